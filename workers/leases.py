@@ -1,0 +1,178 @@
+"""Leases: locks that expire and know their owner, kept in Redis.
+
+A lease is one key whose value is its owner. It is taken only when free, renewed and released only by
+comparing the owner, and never deleted by name. One thread per process renews all leases at a third of
+their time to live, so the time to live decides only how long a crashed process blocks others.
+
+The invariant: while `lease.is_held` is true nobody else holds the key, as long as Redis keeps its data.
+After a loss of Redis data two holders are possible; writers therefore also compare what they change.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from workers.clock import Clock
+from workers.errors import Busy, LeaseLost, LockUnavailable
+
+KEY_PREFIX = "converge:lease:"
+POLL_S = 0.05
+IDLE_S = 60.0
+
+# KEYS: the lease, the fence counter. ARGV: owner, ttl in ms. Returns the fence, or 0 when taken.
+_ACQUIRE = """
+if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return redis.call('INCR', KEYS[2])
+end
+return 0
+"""
+_RENEW = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 0
+"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Lease:
+    """A lease that we took. `fence` grows with every holder of any lease."""
+
+    name: str
+    owner: str
+    ttl_ms: int
+    fence: int
+    valid_until: float
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def renew_at(self) -> float:
+        """When a third of the time to live has passed, on the monotonic clock."""
+        return self.valid_until - self.ttl_ms / 1000 * 2 / 3
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is still ours, as far as this process knows."""
+        return not self.lost.is_set()
+
+    def check(self) -> None:
+        """Raise `LeaseLost` when it is no longer ours; call it before each write."""
+        if self.lost.is_set():
+            raise LeaseLost(f"the lease {self.name} was lost")
+
+
+class LeaseStore:
+    """Takes, renews and releases leases. One per process: it owns the renewal thread."""
+
+    def __init__(self, redis: Redis, clock: Clock) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._acquire = redis.register_script(_ACQUIRE)
+        self._renew = redis.register_script(_RENEW)
+        self._release = redis.register_script(_RELEASE)
+        self._guard = threading.Lock()
+        self._held: set[Lease] = set()
+        self._changed = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    @contextmanager
+    def hold(
+        self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0
+    ) -> Iterator[Lease]:
+        """Hold the lease `name` for the body; try once, or for `wait_s` seconds.
+
+        Raises `Busy` when somebody else holds it and `LockUnavailable` when Redis cannot be asked.
+        """
+        lease = self.acquire(name, ttl_ms=ttl_ms, owner=owner, wait_s=wait_s)
+        try:
+            yield lease
+        finally:
+            self.release(lease)
+
+    def acquire(self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0) -> Lease:
+        """Take the lease and have it renewed until `release`; raises as `hold` does."""
+        owner = owner or f"{os.getpid()}:{secrets.token_hex(8)}"
+        give_up_at = self._clock.monotonic() + wait_s
+        while True:
+            asked_at = self._clock.monotonic()
+            fence = self._try(name, owner, ttl_ms)
+            if fence:
+                break
+            left_s = give_up_at - self._clock.monotonic()
+            if left_s <= 0:
+                raise Busy(f"the lease {name} is held by somebody else")
+            self._clock.wait(threading.Event(), min(POLL_S, left_s))
+        lease = Lease(
+            name=name, owner=owner, ttl_ms=ttl_ms, fence=fence, valid_until=asked_at + ttl_ms / 1000
+        )
+        self._keep(lease)
+        return lease
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back. Only our own value is deleted; a store that is down is left to expiry."""
+        with self._guard:
+            self._held.discard(lease)
+        if lease.lost.is_set():
+            return
+        try:
+            self._release(keys=[KEY_PREFIX + lease.name], args=[lease.owner])
+        except RedisError:
+            lease.lost.set()
+
+    def _try(self, name: str, owner: str, ttl_ms: int) -> int:
+        try:
+            return int(self._acquire(keys=[KEY_PREFIX + name, f"{KEY_PREFIX}fence"], args=[owner, ttl_ms]))
+        except RedisError as exc:
+            raise LockUnavailable("the lock store cannot be asked") from exc
+
+    def _keep(self, lease: Lease) -> None:
+        with self._guard:
+            is_most_urgent = all(lease.ttl_ms < other.ttl_ms for other in self._held)
+            self._held.add(lease)
+            if self._renewer is None:
+                self._renewer = threading.Thread(
+                    target=self._renew_forever, name="lease-renewer", daemon=True
+                )
+                self._renewer.start()
+        if is_most_urgent:
+            self._changed.set()
+
+    def _renew_forever(self) -> None:
+        while True:
+            self._changed.clear()
+            with self._guard:
+                held = list(self._held)
+            for lease in held:
+                if self._clock.monotonic() >= lease.renew_at:
+                    self.renew(lease)
+            now = self._clock.monotonic()
+            self._clock.wait(
+                self._changed, min((max(lease.renew_at - now, POLL_S) for lease in held), default=IDLE_S)
+            )
+
+    def renew(self, lease: Lease) -> None:
+        """Prolong the lease, or mark it lost when it is not ours any more.
+
+        A store that does not answer is asked again and again until the lease would have run out.
+        """
+        asked_at = self._clock.monotonic()
+        try:
+            still_ours = bool(self._renew(keys=[KEY_PREFIX + lease.name], args=[lease.owner, lease.ttl_ms]))
+        except RedisError:
+            still_ours = self._clock.monotonic() < lease.valid_until
+        else:
+            lease.valid_until = asked_at + lease.ttl_ms / 1000
+        if not still_ours:
+            lease.lost.set()
+            with self._guard:
+                self._held.discard(lease)

@@ -1,0 +1,175 @@
+"""Every setting of every process, read from the environment once, at the entry points.
+
+A setting's environment variable is its field name in capitals. A bad value, a missing required one, or an
+unknown name under one of our prefixes keeps the process from starting, and the message names it. Values are
+passed on; nothing else in the code reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+OWN_PREFIXES = ("SOCIAL_RECORD_", "TRACKER_", "JOB_", "HTTP_", "GITHUB_", "X_")
+FOREIGN_NAMES = ("HTTP_PROXY",)
+
+
+class SettingsError(Exception):
+    """The environment does not describe a process that may start; the text names each setting."""
+
+
+class AppEnv(StrEnum):
+    """Which kind of place this process runs in."""
+
+    DEV = "dev"
+    TEST = "test"
+    STAGE = "stage"
+    PROD = "prod"
+
+
+def _http_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an http or https URL")
+    return text.rstrip("/")
+
+
+def _url_of(*schemes: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if urlsplit(text).scheme not in schemes:
+            raise ValueError(f"must start with {' or '.join(f'{scheme}://' for scheme in schemes)}")
+        return text
+
+    return AfterValidator(check)
+
+
+HTTPURL = Annotated[str, AfterValidator(_http_url)]
+RedisURL = Annotated[str, _url_of("redis", "rediss")]
+
+
+class Settings(BaseSettings):
+    """The settings; see the module docstring. The comments become the table in the README."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, env_ignore_empty=True
+    )
+
+    # who may call
+    app_env: AppEnv = AppEnv.DEV
+    app_secret_key: SecretStr = Field(min_length=1)
+    auth_disabled: bool = False
+    auth_disabled_in_prod_accepted: bool = False
+    schedule_enabled: bool | None = None
+
+    # stores
+    broker_url: RedisURL = "redis://127.0.0.1:6379/0"
+    result_backend_url: RedisURL = "redis://127.0.0.1:6379/1"
+    redis_url: RedisURL = "redis://127.0.0.1:6379/2"
+    mongo_url: Annotated[str, _url_of("mongodb", "mongodb+srv")] = "mongodb://127.0.0.1:27017"
+    mongo_database: str = Field(default="converge", pattern=r"^[A-Za-z0-9_-]{1,60}$")
+    mongo_timeout_ms: int = Field(default=10_000, ge=100, le=120_000)
+
+    # jobs
+    job_queue_expires_s: int = Field(default=900, ge=1, le=86_400)
+    job_retention_days: int = Field(default=7, ge=1, le=90)
+    job_window: int = Field(default=32, ge=1, le=1000)
+    job_heartbeat_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    job_target_budget_s: int = Field(default=300, ge=1, le=3600)
+    job_grace_s: int = Field(default=15, ge=1, le=300)
+
+    # the tracker
+    tracker_base_url: HTTPURL
+    tracker_api_key: SecretStr = Field(min_length=1)
+    tracker_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
+
+    # social recording
+    social_record_af_group_ids: Annotated[tuple[str, ...], NoDecode] = Field(min_length=1)
+    social_record_af_investor_threshold: int = Field(default=3, ge=1)
+    social_record_max_attempts: int = Field(default=5, ge=1, le=100)
+    social_record_reconcile_limit: int = Field(default=20, ge=1, le=100)
+    social_record_retry_limit: int = Field(default=50, ge=1, le=200)
+    social_record_deadline_ms: int = Field(default=45_000, ge=1000, le=300_000)
+    social_record_retry_min_interval_minutes: int = Field(default=60, ge=0)
+    social_record_retry_backoff_factor: float = Field(default=1.0, ge=1.0, le=10.0)
+    social_record_reconcile_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    social_record_retry_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    social_record_token_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    social_record_url_lock_wait_ms: int = Field(default=30_000, ge=0, le=300_000)
+    social_record_reobserve_after_minutes: int | None = Field(default=None, ge=1)
+    social_record_enable_paid: bool = False
+
+    # the outside world
+    github_base_url: HTTPURL = "https://api.github.com"
+    github_token: SecretStr | None = None
+    x_syndication_base_url: HTTPURL = "https://cdn.syndication.twimg.com"
+    http_site_relay_url: HTTPURL | None = None
+    http_user_agent: str = Field(default="converge/0.1 (+https://converge.invalid/about)", min_length=1)
+    http_connect_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
+    http_read_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
+    http_total_timeout_ms: int = Field(default=20_000, ge=100, le=120_000)
+    http_body_max_bytes: int = Field(default=1_048_576, ge=1024, le=16_777_216)
+
+    @field_validator("social_record_af_group_ids", mode="before")
+    @classmethod
+    def _split_group_ids(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _check_prod(self) -> Settings:
+        if self.app_env is AppEnv.PROD and self.auth_disabled and not self.auth_disabled_in_prod_accepted:
+            raise ValueError(
+                "AUTH_DISABLED in prod needs AUTH_DISABLED_IN_PROD_ACCEPTED=1 as well: every caller that"
+                " reaches the port could then spend money"
+            )
+        if self.app_env is AppEnv.PROD and self.http_site_relay_url is not None:
+            raise ValueError("HTTP_SITE_RELAY_URL is for sandboxes and is refused in prod")
+        return self
+
+    @property
+    def schedule_is_on(self) -> bool:
+        """Whether scheduled jobs run here: in prod, unless SCHEDULE_ENABLED says otherwise."""
+        if self.schedule_enabled is not None:
+            return self.schedule_enabled
+        return self.app_env is AppEnv.PROD
+
+
+def read_settings() -> Settings:
+    """Read the settings from the process's environment.
+
+    Raises `SettingsError` with one line per bad, missing or unknown setting, without their values.
+    """
+    known = {name.upper() for name in Settings.model_fields}
+    problems = [
+        f"{name}: unknown setting"
+        for name in sorted(os.environ)
+        if name.startswith(OWN_PREFIXES) and name not in known and name not in FOREIGN_NAMES
+    ]
+    try:
+        settings = Settings()
+    except ValidationError as exc:
+        problems += [_describe(error) for error in exc.errors(include_url=False, include_input=False)]
+        raise SettingsError(_refusal(problems)) from None
+    if problems:
+        raise SettingsError(_refusal(problems))
+    return settings
+
+
+def _refusal(problems: Sequence[str]) -> str:
+    return "cannot start:\n" + "\n".join(f"  {problem}" for problem in problems)
+
+
+def _describe(error: ErrorDetails) -> str:
+    name = str(error["loc"][0]).upper() if error["loc"] else ""
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "missing":
+        message = "required, but missing or empty"
+    return f"{name}: {message}" if name else message
