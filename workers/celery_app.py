@@ -1,0 +1,83 @@
+"""Builds the Celery app. Nothing connects here, and settings are read on first use of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery, Task, signals
+from celery.backends.redis import RedisBackend
+from celery.exceptions import Ignore
+
+from workers import logs
+from workers.jobs.run import SecondDelivery
+from workers.settings import Settings, SettingsError, read_settings
+
+TASK_MODULES = ("workers.social_recording.tasks",)
+
+
+class GuardedTask(Task[..., Any]):
+    """A task whose thread survives everything that a task can raise.
+
+    The threads pool drops a `SystemExit`, `KeyboardInterrupt`, `GeneratorExit` or `MemoryError` without a log
+    line or a result; as a `RuntimeError` they fail the task like any other error. A second delivery of a job
+    leaves the result of the first one alone.
+    """
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except SecondDelivery as exc:
+            raise Ignore(str(exc)) from exc
+        except (SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError) as exc:
+            raise RuntimeError(f"the task raised {type(exc).__name__}") from exc
+
+
+class PollingBackend(RedisBackend):
+    """The result backend of a process that only reads: it subscribes to nothing when it publishes."""
+
+    def on_task_call(self, producer: object, task_id: str) -> None:
+        """Do nothing; the parent's subscription blocks for many seconds when Redis is away."""
+
+
+def create_celery(settings: Callable[[], Settings], *, polls_only: bool = False) -> Celery[Task[..., Any]]:
+    """An app for a worker or a beat, or, with `polls_only`, for a process that publishes and polls.
+
+    `settings` is called when the configuration is first needed; a `SettingsError` ends the process.
+    """
+    celery: Celery[Task[..., Any]] = Celery("converge", include=list(TASK_MODULES), task_cls=GuardedTask)
+    celery.config_from_object("celeryconfig")
+    celery.add_defaults(lambda: _from_settings(settings, polls_only=polls_only))
+    return celery
+
+
+def _from_settings(read: Callable[[], Settings], *, polls_only: bool) -> dict[str, object]:
+    try:
+        settings = read()
+    except SettingsError as exc:
+        raise SystemExit(str(exc)) from None
+    values: dict[str, object] = {
+        "broker_url": settings.broker_url,
+        "result_backend": settings.result_backend_url,
+        "beat_schedule": _schedule() if settings.schedule_is_on else {},
+    }
+    if polls_only:
+        values["result_backend"] = f"{__name__}:PollingBackend+{settings.result_backend_url}"
+    return values
+
+
+def _schedule() -> dict[str, object]:
+    from celeryconfig import SCHEDULE  # noqa: PLC0415 - a setting of the beat alone
+
+    return dict(SCHEDULE)
+
+
+@signals.setup_logging.connect
+def _configure_logs(**_: object) -> None:
+    logs.configure()
+
+
+app = create_celery(read_settings)

@@ -1,0 +1,309 @@
+"""Hand out one task per target and collect what came of each.
+
+The job side keeps a bounded window of targets in work and reads events from one Redis list. The target
+side announces its start and its outcome there. No task waits for another one by Celery's means, so a lost
+member is noticed, a deadline or a cancel stops the handing out at once, and a slow one delays nobody.
+
+Invariants: `selected = started + not_started`, `started = completed + lost`. Each target has one outcome,
+whatever is delivered twice. A member delivered late, twice, or after its job has ended does not start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from workers.clock import Clock
+from workers.errors import BrokerUnavailable, Busy, LockUnavailable
+from workers.jobs.record import KEY_PREFIX, alive_lease
+from workers.jobs.run import RunningJob, StoppedBy
+from workers.leases import KEY_PREFIX as LEASE_PREFIX
+from workers.leases import Lease, LeaseStore
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1
+EVENTS_TTL_S = 3600
+
+# KEYS: the target's mark, the events, the job's heartbeat. ARGV: last moment to start (unix ms of the
+# server's clock, so that clocks of hosts do not matter), the event, seconds to keep.
+# Returns 1 started, 0 delivered before, -1 too late, -2 the job has ended.
+_START = """
+local time = redis.call('TIME')
+if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[1]) then return -1 end
+if redis.call('EXISTS', KEYS[3]) == 0 then return -2 end
+if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[3]) then return 0 end
+redis.call('RPUSH', KEYS[2], ARGV[2])
+redis.call('EXPIRE', KEYS[2], ARGV[3])
+return 1
+"""
+
+
+def _events_key(job_id: str) -> str:
+    return f"{KEY_PREFIX}{job_id}:events"
+
+
+def process_lease(process: str) -> str:
+    """Name of the lease that says that a worker process is alive."""
+    return f"process:{process}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """What a member is told by its job: where it belongs and until when it may start."""
+
+    job_id: str
+    target: str
+    start_before_ms: int
+
+    def to_json(self) -> dict[str, object]:
+        """The form that travels in the message."""
+        return {"job_id": self.job_id, "target": self.target, "start_before_ms": self.start_before_ms}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, str | int]) -> Assignment:
+        """Read what `to_json` wrote."""
+        return cls(
+            job_id=str(values["job_id"]),
+            target=str(values["target"]),
+            start_before_ms=int(values["start_before_ms"]),
+        )
+
+
+class MemberDesk:
+    """The target side: says whether a member may start, and takes its outcome. One per process."""
+
+    def __init__(self, redis: Redis, leases: LeaseStore, *, process_ttl_ms: int) -> None:
+        self._redis = redis
+        self._leases = leases
+        self._process_ttl_ms = process_ttl_ms
+        self._start = redis.register_script(_START)
+        self._process = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._guard = threading.Lock()
+        self._presence: Lease | None = None
+
+    def run(self, assignment: Assignment, work: Callable[[], Mapping[str, object]]) -> None:
+        """Do one member's work, unless it may not start any more, and send its outcome."""
+        if self.start(assignment):
+            self.finish(assignment, work())
+
+    def start(self, assignment: Assignment) -> bool:
+        """Announce the start; False when the member is late, came before, or its job has ended.
+
+        Raises `LockUnavailable` when Redis cannot be asked.
+        """
+        self._be_present()
+        event = json.dumps({"target": assignment.target, "process": self._process})
+        job_id = assignment.job_id
+        keys = [
+            f"{KEY_PREFIX}{job_id}:target:{assignment.target}",
+            _events_key(job_id),
+            LEASE_PREFIX + alive_lease(job_id),
+        ]
+        try:
+            verdict = int(self._start(keys=keys, args=[assignment.start_before_ms, event, EVENTS_TTL_S]))
+        except RedisError as exc:
+            raise LockUnavailable("Redis cannot be asked") from exc
+        if verdict != 1:
+            log.info(
+                "member not started",
+                extra={"job": job_id, "target": assignment.target, "verdict": verdict},
+            )
+        return verdict == 1
+
+    def finish(self, assignment: Assignment, outcome: Mapping[str, object]) -> None:
+        """Send the outcome. When Redis is away the job reports the target as lost; the work is done."""
+        event = json.dumps({"target": assignment.target, "outcome": outcome})
+        try:
+            self._redis.rpush(_events_key(assignment.job_id), event)
+        except RedisError:
+            log.warning(
+                "outcome not delivered", extra={"job": assignment.job_id, "target": assignment.target}
+            )
+
+    def leave(self) -> None:
+        """Give the presence back when the process ends."""
+        with self._guard:
+            if self._presence is not None:
+                self._leases.release(self._presence)
+                self._presence = None
+
+    def _be_present(self) -> None:
+        with self._guard:
+            if self._presence is not None and self._presence.is_held:
+                return
+            try:
+                self._presence = self._leases.acquire(
+                    process_lease(self._process), ttl_ms=self._process_ttl_ms, owner=self._process
+                )
+            except Busy:
+                # Our own presence from before an outage of Redis: it is there, which is all that matters.
+                log.info("presence is still there", extra={"process": self._process})
+
+
+class Target(Protocol):
+    """What a job hands out. Targets of one `group` are never in work at the same time."""
+
+    @property
+    def key(self) -> str:
+        """What names the target in the job's outcomes."""
+
+    @property
+    def group(self) -> str:
+        """What must not be worked on twice at once, e.g. the token that a URL belongs to."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _InWork:
+    """A target that was handed out: when it is given up, and where it runs once it has started."""
+
+    group: str
+    give_up_at_s: float
+    process: str | None = None
+
+
+@dataclass(kw_only=True)
+class FanOutResult:
+    """What came of a fan-out. `outcomes` holds what the members sent, in the order of their ends."""
+
+    stopped_by: StoppedBy | None = None
+    outcomes: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    not_started: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FanOutLimits:
+    """How wide the window is, how long a started member may take, and what is granted on top."""
+
+    window: int
+    budget_s: float
+    grace_s: float
+
+
+class FanOut:
+    """The job side. One instance per run."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        job: RunningJob,
+        *,
+        send: Callable[[Target, Assignment], None],
+        limits: FanOutLimits,
+        clock: Clock,
+    ) -> None:
+        self._redis = redis
+        self._job = job
+        self._send = send
+        self._limits = limits
+        self._clock = clock
+        self._in_work: dict[str, _InWork] = {}
+        self._result = FanOutResult()
+
+    def run(self, targets: Iterable[Target]) -> FanOutResult:
+        """Hand out the targets in their order and wait for all that have started."""
+        waiting = list(targets)
+        total = len(waiting)
+        start_before_ms = self._start_before_ms()
+        result = self._result
+        while True:
+            result.stopped_by = result.stopped_by or self._job.stop_reason()
+            if result.stopped_by is None:
+                waiting = self._hand_out(waiting, start_before_ms)
+            if not self._in_work and (result.stopped_by is not None or not waiting):
+                break
+            self._collect()
+            self._job.report(done=len(result.outcomes) + len(result.lost), total=total)
+        result.not_started += [target.key for target in waiting]
+        self._job.report(done=len(result.outcomes) + len(result.lost), total=total, force=True)
+        return result
+
+    def _start_before_ms(self) -> int:
+        """The deadline on the clock of the Redis server, which all members share."""
+        seconds, micros = self._redis.time()
+        remaining_s = min(self._job.remaining_s, EVENTS_TTL_S)
+        return int(seconds * 1000 + micros // 1000 + remaining_s * 1000)
+
+    def _hand_out(self, waiting: list[Target], start_before_ms: int) -> list[Target]:
+        """Fill the window; return what is still waiting, in order."""
+        busy_groups = {entry.group for entry in self._in_work.values()}
+        kept: list[Target] = []
+        for index, target in enumerate(waiting):
+            if len(self._in_work) >= self._limits.window:
+                return kept + waiting[index:]
+            if target.group in busy_groups:
+                kept.append(target)
+                continue
+            assignment = Assignment(job_id=self._job.id, target=target.key, start_before_ms=start_before_ms)
+            try:
+                self._send(target, assignment)
+            except BrokerUnavailable:
+                # The next turn tries again, until the deadline or the loss of the lease ends the job.
+                log.warning("a member could not be handed out", extra={"job": self._job.id})
+                return kept + waiting[index:]
+            busy_groups.add(target.group)
+            self._in_work[target.key] = _InWork(
+                group=target.group,
+                give_up_at_s=self._clock.monotonic() + max(0.0, self._job.remaining_s) + self._limits.grace_s,
+            )
+        return kept
+
+    def _collect(self) -> None:
+        """Take in the events that are there, or wait a moment for one."""
+        events_key = _events_key(self._job.id)
+        try:
+            first = self._redis.blpop([events_key], timeout=POLL_S)
+            more = self._redis.lpop(events_key, self._limits.window * 2) if first else None
+        except RedisError:
+            log.warning("events cannot be read", extra={"job": self._job.id})
+            self._clock.wait(threading.Event(), POLL_S)
+            first, more = None, None
+        for raw in [first[1], *(more or [])] if first else []:
+            self._take_in(json.loads(raw))
+        if first is None:
+            self._give_up_the_lost()
+
+    def _take_in(self, event: Mapping[str, object]) -> None:
+        target = str(event["target"])
+        entry = self._in_work.get(target)
+        if entry is None:
+            return
+        if "process" in event:
+            entry.process = str(event["process"])
+            entry.give_up_at_s = self._clock.monotonic() + self._limits.budget_s + self._limits.grace_s
+            return
+        outcome = event["outcome"]
+        if isinstance(outcome, Mapping):
+            self._result.outcomes[target] = outcome
+            del self._in_work[target]
+
+    def _give_up_the_lost(self) -> None:
+        """Give up members whose process is gone or whose time is over."""
+        dead = self._dead_processes({entry.process for entry in self._in_work.values() if entry.process})
+        now = self._clock.monotonic()
+        for target, entry in list(self._in_work.items()):
+            if entry.process in dead or now > entry.give_up_at_s:
+                del self._in_work[target]
+                (self._result.lost if entry.process else self._result.not_started).append(target)
+
+    def _dead_processes(self, processes: set[str]) -> set[str]:
+        if not processes:
+            return set()
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                for process in processes:
+                    pipe.exists(LEASE_PREFIX + process_lease(process))
+                alive = pipe.execute()
+        except RedisError:
+            return set()
+        return {process for process, is_there in zip(processes, alive, strict=True) if not is_there}

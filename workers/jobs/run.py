@@ -1,0 +1,225 @@
+"""How a job task runs: the frame that every job kind shares.
+
+    first delivery? -> heartbeat -> lease of the kind -> the use case -> final state
+
+A second delivery of the same message raises `SecondDelivery` and changes nothing. A lease that somebody
+else holds ends the job as a success with `meta.skipped`. Nothing ever runs without the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from workers.clock import Clock
+from workers.errors import (
+    BrokerUnavailable,
+    Busy,
+    ConvergeError,
+    InvalidInput,
+    JobFailed,
+    LockUnavailable,
+    UpstreamFailed,
+)
+from workers.jobs.kinds import JobKind, RequestT
+from workers.jobs.record import JobRecord, JobState, JobStore, alive_lease
+from workers.leases import Lease, LeaseStore
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 0.25
+FINISH_TRIES = 5
+FINISH_PAUSE_S = 1.0
+
+
+class StoppedBy(StrEnum):
+    """Why a job handed out no more work."""
+
+    LIMIT = "limit"
+    DEADLINE = "deadline"
+    DRAINED = "drained"
+    CANCELLED = "cancelled"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease_lost"
+
+
+class SecondDelivery(ConvergeError):
+    """This message was delivered before, its job was cancelled while it waited, or its record is gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobResult:
+    """What a job returns for its caller; plain JSON values only."""
+
+    data: list[dict[str, object]]
+    meta: dict[str, object]
+
+    def to_json(self) -> dict[str, object]:
+        """The form that the result backend stores."""
+        return {"data": self.data, "meta": self.meta}
+
+
+@dataclass(kw_only=True)
+class RunningJob:
+    """The job from the inside: its limits, and where it reports to."""
+
+    record: JobRecord
+    lease: Lease
+    clock: Clock
+    store: JobStore
+    shutdown: threading.Event
+    started_at_s: float
+    deadline_s: float | None = None
+    _is_cancelled: bool = False
+    _reported_at_s: float = field(default=float("-inf"))
+
+    @property
+    def id(self) -> str:
+        """The job's id, which is also its Celery task's."""
+        return self.record.id
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Milliseconds since the job task started."""
+        return round((self.clock.monotonic() - self.started_at_s) * 1000)
+
+    @property
+    def queued_ms(self) -> int:
+        """Milliseconds between the request and the start of the task."""
+        started_at = self.record.started_at or self.record.created_at
+        return max(0, round((started_at - self.record.created_at).total_seconds() * 1000))
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the deadline; infinite without one."""
+        if self.deadline_s is None:
+            return float("inf")
+        return self.started_at_s + self.deadline_s - self.clock.monotonic()
+
+    def stop_reason(self) -> StoppedBy | None:
+        """Why no more work may start, or None. A person's wish comes first."""
+        if self._is_cancelled:
+            return StoppedBy.CANCELLED
+        if not self.lease.is_held:
+            return StoppedBy.LEASE_LOST
+        if self.shutdown.is_set():
+            return StoppedBy.SHUTDOWN
+        return StoppedBy.DEADLINE if self.remaining_s <= 0 else None
+
+    def report(self, *, done: int, total: int, force: bool = False) -> None:
+        """Write progress and look for a cancel, at most four times a second unless forced."""
+        now = self.clock.monotonic()
+        if not force and now - self._reported_at_s < REPORT_EVERY_S:
+            return
+        self._reported_at_s = now
+        try:
+            self._is_cancelled |= self.store.report(self.id, done=done, total=total)
+        except BrokerUnavailable:
+            log.warning("progress could not be written", extra={"job": self.id})
+
+
+class JobRunner:
+    """Runs job tasks in the shared frame. `lease_ttls_ms` has the time to live of each kind's lease."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        leases: LeaseStore,
+        clock: Clock,
+        *,
+        heartbeat_ttl_ms: int,
+        lease_ttls_ms: Mapping[str, int],
+        shutdown: threading.Event,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._clock = clock
+        self._heartbeat_ttl_ms = heartbeat_ttl_ms
+        self._lease_ttls_ms = lease_ttls_ms
+        self._shutdown = shutdown
+
+    def run(
+        self,
+        kind: JobKind[RequestT],
+        job_id: str,
+        request: Mapping[str, object],
+        use_case: Callable[[RunningJob, RequestT], JobResult],
+    ) -> dict[str, object]:
+        """Run one job to its end and return its result as JSON.
+
+        Raises `SecondDelivery` when there is nothing to run, and `JobFailed` with a code otherwise.
+        """
+        started_at_s = self._clock.monotonic()
+        try:
+            if not self._store.begin(job_id):
+                raise SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
+            heartbeat = self._leases.acquire(alive_lease(job_id), ttl_ms=self._heartbeat_ttl_ms, owner=job_id)
+        except (BrokerUnavailable, LockUnavailable, Busy) as exc:
+            raise JobFailed.because("LOCK_UNAVAILABLE", "Redis cannot be asked") from exc
+        outcome = JobState.FAILED
+        try:
+            record = self._store.get(job_id)
+            if record is None:
+                raise SecondDelivery(f"the record of job {job_id} is gone")
+            body = kind.request_model.model_validate(request)
+            result = self._under_lease(kind, record, started_at_s, lambda job: use_case(job, body))
+            is_cancelled = result.meta.get("stoppedBy") == StoppedBy.CANCELLED
+            outcome = JobState.CANCELLED if is_cancelled else JobState.SUCCEEDED
+            log.info("job ended", extra={"job": job_id, "kind": kind.name, "meta": result.meta})
+            return result.to_json()
+        finally:
+            self._finish(job_id, outcome)
+            self._leases.release(heartbeat)
+
+    def _under_lease(
+        self,
+        kind: JobKind[RequestT],
+        record: JobRecord,
+        started_at_s: float,
+        use_case: Callable[[RunningJob], JobResult],
+    ) -> JobResult:
+        ttl_ms = self._lease_ttls_ms[kind.name]
+        try:
+            with self._leases.hold(kind.lease, ttl_ms=ttl_ms, owner=record.id) as lease:
+                job = RunningJob(
+                    record=record,
+                    lease=lease,
+                    clock=self._clock,
+                    store=self._store,
+                    shutdown=self._shutdown,
+                    started_at_s=started_at_s,
+                )
+                return use_case(job)
+        except Busy:
+            return JobResult(data=[], meta={"skipped": "already running"})
+        except LockUnavailable as exc:
+            raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
+        except UpstreamFailed as exc:
+            raise JobFailed.because("UPSTREAM_FAILED", str(exc)) from exc
+        except InvalidInput as exc:
+            raise JobFailed.because("INVALID_REQUEST", f"{exc.field}: {exc}") from exc
+        except ConvergeError as exc:
+            raise JobFailed.because("STORE_UNAVAILABLE", str(exc)) from exc
+        except Exception as exc:
+            # The last guard of a job: whatever went wrong, the caller gets an end and the log the cause.
+            log.exception("job failed", extra={"job": record.id, "kind": kind.name})
+            raise JobFailed.because("INTERNAL", type(exc).__name__) from exc
+
+    def _finish(self, job_id: str, outcome: JobState) -> None:
+        """Write the final state, through a short outage of Redis; without it the job is shown as lost."""
+        for _ in range(FINISH_TRIES):
+            try:
+                self._store.finish(job_id, outcome)
+            except BrokerUnavailable:
+                self._clock.wait(self._shutdown, FINISH_PAUSE_S)
+            else:
+                return
+        log.error("the end of a job could not be written", extra={"job": job_id, "outcome": outcome})
+
+
+def to_meta(values: Mapping[str, object]) -> dict[str, object]:
+    """Turn enum members into their words, so that the result is plain JSON."""
+    return {key: str(value) if isinstance(value, StrEnum) else value for key, value in values.items()}

@@ -1,0 +1,156 @@
+"""The one place that wires things: builds what a process needs from its settings, once, on first use.
+
+Building opens no connection; each client connects with its first call.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+from celery import signals
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry as RedisRetry
+
+from workers.celery_app import app as worker_celery
+from workers.celery_app import create_celery
+from workers.clock import Clock
+from workers.http.client import OutboundClient
+from workers.jobs.fan_out import FanOutLimits, MemberDesk
+from workers.jobs.messenger import CeleryMessenger
+from workers.jobs.record import JobStore
+from workers.jobs.run import JobRunner
+from workers.jobs.service import JobService
+from workers.leases import LeaseStore
+from workers.mongo import connect
+from workers.settings import Settings, read_settings
+from workers.social_graph.token import TokenRepository
+from workers.social_recording.generators.registry import Generators
+from workers.social_recording.graph_writer import GraphWriter, StoredObjects
+from workers.social_recording.job_kinds import RECONCILE, RETRY
+from workers.social_recording.reconcile import Reconcile
+from workers.social_recording.recording import RecordingLimits, TokenRecorder, URLCollector
+from workers.social_recording.retry import Retry, URLRetrier
+from workers.social_recording.sweep import RetrySweep
+from workers.social_recording.tracker import TrackerClient
+
+JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
+SECONDS_PER_DAY = 86_400
+
+
+def connect_redis(settings: Settings, *, retries: int) -> Redis:
+    """A client for leases, records and events; `retries` per command, within two seconds each."""
+    return Redis.from_url(
+        settings.redis_url,
+        socket_timeout=2 + 1,  # longer than the one second that BLPOP waits
+        socket_connect_timeout=2,
+        retry=RedisRetry(ExponentialBackoff(cap=0.5, base=0.05), retries),
+        health_check_interval=30,
+    )
+
+
+class JobAccess:
+    """What the API and the command line need: asking for jobs and looking at them."""
+
+    def __init__(self, settings: Settings, clock: Clock, messenger: CeleryMessenger, redis: Redis) -> None:
+        self.redis = redis
+        self.store = JobStore(redis, clock, retention_s=settings.job_retention_days * SECONDS_PER_DAY)
+        self.jobs = JobService(
+            self.store,
+            messenger,
+            clock,
+            kinds=JOB_KINDS.keys(),
+            queue_expires_s=settings.job_queue_expires_s,
+        )
+
+
+def open_job_access(settings: Settings) -> JobAccess:
+    """Job access for a process that is no worker: it gives up soon when Redis is away."""
+    celery = create_celery(lambda: settings, polls_only=True)
+    return JobAccess(settings, Clock(), CeleryMessenger(celery), connect_redis(settings, retries=1))
+
+
+class Services:
+    """What a worker process needs."""
+
+    def __init__(self, settings: Settings, messenger: CeleryMessenger, clock: Clock) -> None:
+        self.settings = settings
+        self.shutdown = threading.Event()
+        redis = connect_redis(settings, retries=3)
+        access = JobAccess(settings, clock, messenger, redis)
+        leases = LeaseStore(redis, clock)
+        database = connect(settings)
+        tokens = TokenRepository(database)
+        http = OutboundClient(settings, clock)
+        tracker = TrackerClient(http, settings)
+        limits = RecordingLimits(
+            budget_s=settings.job_target_budget_s,
+            token_lease_ttl_ms=settings.social_record_token_lock_ttl_ms,
+            url_lease_wait_s=settings.social_record_url_lock_wait_ms / 1000,
+            max_attempts=settings.social_record_max_attempts,
+            is_paid_enabled=settings.social_record_enable_paid,
+        )
+        fan_out = FanOutLimits(
+            window=settings.job_window,
+            budget_s=settings.job_target_budget_s,
+            grace_s=settings.job_grace_s,
+        )
+        collector = URLCollector(
+            leases=leases,
+            generators=Generators(http, settings, clock),
+            stored=StoredObjects(database),
+            writer=GraphWriter(database, clock),
+            clock=clock,
+            limits=limits,
+        )
+        self.runner = JobRunner(
+            access.store,
+            leases,
+            clock,
+            heartbeat_ttl_ms=settings.job_heartbeat_ttl_ms,
+            lease_ttls_ms={
+                RECONCILE.name: settings.social_record_reconcile_lock_ttl_ms,
+                RETRY.name: settings.social_record_retry_lock_ttl_ms,
+            },
+            shutdown=self.shutdown,
+        )
+        self.desk = MemberDesk(redis, leases, process_ttl_ms=settings.job_heartbeat_ttl_ms)
+        self.recorder = TokenRecorder(
+            leases=leases, tracker=tracker, tokens=tokens, collector=collector, clock=clock, limits=limits
+        )
+        self.retrier = URLRetrier(
+            leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits
+        )
+        self.reconcile = Reconcile(
+            redis=redis, tracker=tracker, tokens=tokens, messenger=messenger, clock=clock, limits=fan_out
+        )
+        self.retry = Retry(
+            redis=redis, tokens=tokens, collector=collector, messenger=messenger, clock=clock, limits=fan_out
+        )
+        self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
+
+
+@functools.cache
+def _build_services() -> Services:
+    return Services(read_settings(), CeleryMessenger(worker_celery), Clock())
+
+
+_building = threading.Lock()
+
+
+def get_services() -> Services:
+    """The services of this worker process."""
+    with _building:
+        return _build_services()
+
+
+@signals.worker_shutting_down.connect
+def _stop_handing_out(**_: object) -> None:
+    """Let running jobs end: what is in work is finished, nothing new is started."""
+    get_services().shutdown.set()
+
+
+@signals.worker_shutdown.connect
+def _leave(**_: object) -> None:
+    get_services().desk.leave()

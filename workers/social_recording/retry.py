@@ -1,0 +1,299 @@
+"""Retry: try again the URLs that have not converged.
+
+The candidates are streamed from the status index, oldest attempt first. What cannot be processed now is
+counted and costs nothing; what was tried too recently waits; the rest is handed out, one task per URL and
+never two URLs of one token at once. The tracker is never asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from redis import Redis
+
+from workers.clock import Budget, Clock, from_iso, to_iso
+from workers.errors import Busy
+from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, Target
+from workers.jobs.messenger import CeleryMessenger
+from workers.jobs.run import JobResult, RunningJob, StoppedBy, to_meta
+from workers.leases import Lease, LeaseStore
+from workers.social_graph.token import RetryableURL, TokenRepository
+from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status
+from workers.social_recording.job_kinds import CompleteRetryRequest
+from workers.social_recording.recording import (
+    RecordingLimits,
+    URLCollector,
+    URLOrder,
+    reason_of,
+    token_lease,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_URL_TASK = "converge.social_recording.retry_url"
+CONVERGED = frozenset({FetchStatus.OK, FetchStatus.NOT_FOUND, FetchStatus.BLOCKED, FetchStatus.INVALID})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class URLTarget:
+    """One URL to try again. URLs of one token are one group: they share its lease."""
+
+    candidate: RetryableURL
+
+    @property
+    def key(self) -> str:
+        """Token and URL together, since tokens share URLs."""
+        return f"{self.candidate.address} {self.candidate.url}"
+
+    @property
+    def group(self) -> str:
+        """The token."""
+        return self.candidate.address
+
+
+@dataclass(kw_only=True)
+class Selection:
+    """What one pass over the candidates found; only the targets are kept in memory."""
+
+    targets: list[URLTarget] = field(default_factory=list)
+    candidates: int = 0
+    skipped_by_interval: int = 0
+    not_processable: int = 0
+
+
+def select(
+    candidates: Iterable[RetryableURL],
+    *,
+    is_processable: Callable[[str], bool],
+    due_before: datetime,
+    limit: int,
+) -> Selection:
+    """Pick the first `limit` candidates that are due and can be processed; count all of them.
+
+    A URL tried exactly at `due_before` is due, one that was never tried always is.
+    """
+    selection = Selection()
+    for candidate in candidates:
+        selection.candidates += 1
+        if not is_processable(candidate.url):
+            selection.not_processable += 1
+        elif candidate.attempted_at is not None and candidate.attempted_at > due_before:
+            selection.skipped_by_interval += 1
+        elif len(selection.targets) < limit:
+            selection.targets.append(URLTarget(candidate=candidate))
+    return selection
+
+
+class Retry:
+    """The use case; see the module docstring."""
+
+    def __init__(
+        self,
+        *,
+        redis: Redis,
+        tokens: TokenRepository,
+        collector: URLCollector,
+        messenger: CeleryMessenger,
+        clock: Clock,
+        limits: FanOutLimits,
+    ) -> None:
+        self._redis = redis
+        self._tokens = tokens
+        self._collector = collector
+        self._messenger = messenger
+        self._clock = clock
+        self._limits = limits
+
+    def run(self, job: RunningJob, request: CompleteRetryRequest) -> JobResult:
+        """Run the job."""
+        job.deadline_s = request.deadline_ms / 1000
+        selection = select(
+            self._tokens.iterate_retryable_urls(request.statuses, request.token_addresses),
+            is_processable=lambda url: self._collector.needs_more_than_there_is(url) is None,
+            due_before=self._clock.now() - timedelta(minutes=request.min_interval_minutes),
+            limit=request.limit,
+        )
+        fan_out = FanOut(self._redis, job, send=self._sender(job), limits=self._limits, clock=self._clock)
+        result = fan_out.run(selection.targets)
+        meta = {
+            "candidateUrls": selection.candidates,
+            "skippedByInterval": selection.skipped_by_interval,
+            "notProcessable": selection.not_processable,
+            **_count(result, selection),
+            "stoppedBy": result.stopped_by or _end_of(selection),
+            "queuedMs": job.queued_ms,
+            "elapsedMs": job.elapsed_ms,
+        }
+        return JobResult(data=_rows(result), meta=to_meta(meta))
+
+    def _sender(self, job: RunningJob) -> Callable[[Target, Assignment], None]:
+        def send(target: Target, assignment: Assignment) -> None:
+            if not isinstance(target, URLTarget):
+                raise TypeError("the retry hands out URLs only")
+            self._messenger.publish_member(
+                task=RETRY_URL_TASK,
+                arguments={
+                    "assignment": assignment.to_json(),
+                    "candidate": candidate_to_json(target.candidate),
+                },
+                queue="records",
+                expires_s=max(1.0, job.remaining_s),
+            )
+
+        return send
+
+
+class URLRetrier:
+    """Tries one URL again, under its token's lease and a claim on its element."""
+
+    def __init__(
+        self,
+        *,
+        leases: LeaseStore,
+        tokens: TokenRepository,
+        collector: URLCollector,
+        clock: Clock,
+        limits: RecordingLimits,
+    ) -> None:
+        self._leases = leases
+        self._tokens = tokens
+        self._collector = collector
+        self._clock = clock
+        self._limits = limits
+
+    def retry(self, candidate: RetryableURL) -> dict[str, object]:
+        """Try the URL and return `{outcome, status?, reason?}`; never raises for one URL's trouble."""
+        budget = Budget.of(self._clock, self._limits.budget_s)
+        try:
+            with self._leases.hold(
+                token_lease(candidate.address), ttl_ms=self._limits.token_lease_ttl_ms
+            ) as lease:
+                return self._retry_alone(candidate, lease, budget)
+        except Busy:
+            return {"outcome": "lockedOut"}
+        except Exception as exc:
+            log.warning(
+                "a URL was not retried",
+                extra={"token": candidate.address, "url": candidate.url},
+                exc_info=exc,
+            )
+            return {"outcome": "failed", "reason": reason_of(exc)}
+
+    def _retry_alone(self, candidate: RetryableURL, lease: Lease, budget: Budget) -> dict[str, object]:
+        """Claim, collect, decide, write. The claim counts the attempt before the call is made, so a URL
+        that kills its worker is still counted."""
+        claimed_at = self._clock.now()
+        is_ours = self._tokens.claim_social_url(
+            candidate.address,
+            candidate.url,
+            expected_status=candidate.status,
+            expected_attempts=candidate.attempts,
+            attempted_at=claimed_at,
+        )
+        if not is_ours:
+            return {"outcome": "changed"}
+        order = URLOrder(
+            token_address=candidate.address,
+            token_name=candidate.symbol,
+            first_transfer_at=candidate.first_transfer_at,
+            url=candidate.url,
+        )
+        outcome = self._collector.collect(order, lease, budget)
+        status = resolve_final_status(
+            candidate.attempts,
+            outcome.status,
+            attempted=outcome.attempted,
+            max_attempts=self._limits.max_attempts,
+        )
+        lease.check()
+        if not self._store(candidate, claimed_at, outcome, status):
+            return {"outcome": "changed"}
+        return {"outcome": "processed", "status": status.value, "reason": outcome.reason}
+
+    def _store(
+        self, candidate: RetryableURL, claimed_at: datetime, outcome: FetchOutcome, status: FetchStatus
+    ) -> bool:
+        if outcome.attempted:
+            return self._tokens.finish_claimed_url(
+                candidate.address,
+                candidate.url,
+                claimed_attempts=candidate.attempts + 1,
+                claimed_at=claimed_at,
+                status=status,
+                reason=outcome.reason,
+            )
+        return self._tokens.give_back_claim(
+            candidate.address,
+            candidate.url,
+            claimed_attempts=candidate.attempts + 1,
+            claimed_at=claimed_at,
+            attempts=candidate.attempts,
+            attempted_at=candidate.attempted_at,
+            status=status,
+            reason=outcome.reason,
+        )
+
+
+def candidate_to_json(candidate: RetryableURL) -> dict[str, object]:
+    """The form that travels in the message of one member."""
+    return {
+        "address": candidate.address,
+        "symbol": candidate.symbol,
+        "first_transfer_at": to_iso(candidate.first_transfer_at) if candidate.first_transfer_at else None,
+        "url": candidate.url,
+        "status": candidate.status.value,
+        "attempts": candidate.attempts,
+        "attempted_at": to_iso(candidate.attempted_at) if candidate.attempted_at else None,
+    }
+
+
+def candidate_from_json(values: dict[str, str | int | None]) -> RetryableURL:
+    """Read what `candidate_to_json` wrote."""
+    first_transfer_at, attempted_at = values["first_transfer_at"], values["attempted_at"]
+    symbol = values["symbol"]
+    return RetryableURL(
+        address=str(values["address"]),
+        symbol=None if symbol is None else str(symbol),
+        first_transfer_at=from_iso(str(first_transfer_at)) if first_transfer_at else None,
+        url=str(values["url"]),
+        status=FetchStatus(str(values["status"])),
+        attempts=int(values["attempts"] or 0),
+        attempted_at=from_iso(str(attempted_at)) if attempted_at else None,
+    )
+
+
+def _end_of(selection: Selection) -> StoppedBy:
+    due = selection.candidates - selection.skipped_by_interval - selection.not_processable
+    return StoppedBy.LIMIT if due > len(selection.targets) else StoppedBy.DRAINED
+
+
+def _count(result: FanOutResult, selection: Selection) -> dict[str, object]:
+    """Count outcomes so that the candidates are the sum of the four groups they fall into."""
+    kinds = Counter(str(outcome["outcome"]) for outcome in result.outcomes.values())
+    by_status = Counter(
+        str(outcome["status"]) for outcome in result.outcomes.values() if outcome["outcome"] == "processed"
+    )
+    processed = kinds["processed"]
+    skipped = selection.skipped_by_interval + selection.not_processable
+    return {
+        "processed": processed,
+        "converged": sum(by_status[status] for status in CONVERGED),
+        "exhausted": by_status[FetchStatus.EXHAUSTED],
+        "lockedOut": kinds["lockedOut"],
+        "lost": len(result.lost),
+        "remaining": selection.candidates - skipped - processed,
+        "byStatus": dict(by_status),
+    }
+
+
+def _rows(result: FanOutResult) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for key, outcome in [*result.outcomes.items(), *((key, {"outcome": "lost"}) for key in result.lost)]:
+        address, _, url = key.partition(" ")
+        rows.append({"address": address, "url": url, **outcome})
+    return rows
