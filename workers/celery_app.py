@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery import Celery, Task, signals
@@ -13,7 +13,7 @@ from workers import logs
 from workers.jobs.run import SecondDelivery
 from workers.settings import Settings, SettingsError, read_settings
 
-TASK_MODULES = ("workers.social_recording.tasks",)
+TASK_MODULES = ("workers.jobs.tasks", "workers.social_recording.tasks")
 
 
 class GuardedTask(Task[..., Any]):
@@ -50,23 +50,41 @@ def create_celery(settings: Callable[[], Settings], *, polls_only: bool = False)
     """
     celery: Celery[Task[..., Any]] = Celery("converge", include=list(TASK_MODULES), task_cls=GuardedTask)
     celery.config_from_object("celeryconfig")
-    celery.add_defaults(lambda: _from_settings(settings, polls_only=polls_only))
+    celery.add_defaults(lambda: _from_settings(settings))
+    if polls_only:
+        celery.conf.update(_impatient(celery.conf))
     return celery
 
 
-def _from_settings(read: Callable[[], Settings], *, polls_only: bool) -> dict[str, object]:
+def _from_settings(read: Callable[[], Settings]) -> dict[str, object]:
     try:
         settings = read()
     except SettingsError as exc:
         raise SystemExit(str(exc)) from None
-    values: dict[str, object] = {
+    return {
         "broker_url": settings.broker_url,
         "result_backend": settings.result_backend_url,
         "beat_schedule": _schedule() if settings.schedule_is_on else {},
     }
-    if polls_only:
-        values["result_backend"] = f"{__name__}:PollingBackend+{settings.result_backend_url}"
-    return values
+
+
+def _impatient(conf: Mapping[str, Any]) -> dict[str, object]:
+    """What differs in a process that must answer its own caller within seconds, whatever Redis does."""
+    timeouts = {"socket_timeout": 2, "socket_connect_timeout": 2}
+    once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
+    return {
+        "result_backend": f"{__name__}:PollingBackend+{conf['result_backend']}",
+        "broker_transport_options": {**conf["broker_transport_options"], **timeouts},
+        "broker_connection_timeout": 2,
+        "redis_socket_timeout": 2,
+        "redis_socket_connect_timeout": 2,
+        "task_publish_retry_policy": once,
+        "result_backend_always_retry": False,
+        "result_backend_transport_options": {
+            **conf["result_backend_transport_options"],
+            "retry_policy": once,
+        },
+    }
 
 
 def _schedule() -> dict[str, object]:

@@ -8,17 +8,22 @@ from __future__ import annotations
 import functools
 import threading
 
+import pymongo
 from celery import signals
+from pymongo.errors import PyMongoError
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry as RedisRetry
 
 from workers.celery_app import app as worker_celery
 from workers.celery_app import create_celery
 from workers.clock import Clock
+from workers.errors import BrokerUnavailable
 from workers.http.client import OutboundClient
 from workers.jobs.fan_out import FanOutLimits, MemberDesk
 from workers.jobs.messenger import CeleryMessenger
+from workers.jobs.probe import WorkerProbe
 from workers.jobs.record import JobStore
 from workers.jobs.run import JobRunner
 from workers.jobs.service import JobService
@@ -37,6 +42,8 @@ from workers.social_recording.tracker import TrackerClient
 
 JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
 SECONDS_PER_DAY = 86_400
+CANARY_WAIT_S = 2.0
+READY_TIMEOUT_S = 2.0
 
 
 def connect_redis(settings: Settings, *, retries: int) -> Redis:
@@ -51,10 +58,13 @@ def connect_redis(settings: Settings, *, retries: int) -> Redis:
 
 
 class JobAccess:
-    """What the API and the command line need: asking for jobs and looking at them."""
+    """What the API and the command line need: asking for jobs and looking at them and at the stores."""
 
     def __init__(self, settings: Settings, clock: Clock, messenger: CeleryMessenger, redis: Redis) -> None:
-        self.redis = redis
+        self.settings = settings
+        self._redis = redis
+        self._database = connect(settings)
+        self._probe = WorkerProbe(redis, messenger, clock, queues=("jobs", "records"))
         self.store = JobStore(redis, clock, retention_s=settings.job_retention_days * SECONDS_PER_DAY)
         self.jobs = JobService(
             self.store,
@@ -63,6 +73,24 @@ class JobAccess:
             kinds=JOB_KINDS.keys(),
             queue_expires_s=settings.job_queue_expires_s,
         )
+
+    def readiness(self) -> dict[str, str]:
+        """What is ready and what is not: `ok` or a few words for Redis, MongoDB and the workers."""
+        state: dict[str, str] = {}
+        try:
+            silent = self._probe.silent_queues(wait_s=CANARY_WAIT_S)
+            state["redis"] = "ok"
+            state["workers"] = f"no worker answers on {', '.join(silent)}" if silent else "ok"
+        except (RedisError, BrokerUnavailable):
+            state["redis"] = "not reachable"
+            state["workers"] = "unknown"
+        try:
+            with pymongo.timeout(READY_TIMEOUT_S):
+                self._database.command("ping")
+            state["mongodb"] = "ok"
+        except PyMongoError:
+            state["mongodb"] = "not reachable"
+        return state
 
 
 def open_job_access(settings: Settings) -> JobAccess:
@@ -77,7 +105,7 @@ class Services:
     def __init__(self, settings: Settings, messenger: CeleryMessenger, clock: Clock) -> None:
         self.settings = settings
         self.shutdown = threading.Event()
-        redis = connect_redis(settings, retries=3)
+        self.redis = redis = connect_redis(settings, retries=3)
         access = JobAccess(settings, clock, messenger, redis)
         leases = LeaseStore(redis, clock)
         database = connect(settings)

@@ -8,6 +8,7 @@ passed on; nothing else in the code reads the environment.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -50,6 +51,13 @@ def _url_of(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _header_safe(secret: SecretStr) -> SecretStr:
+    """A key that arrives twice in a request is joined by a comma, so a key must not hold one itself."""
+    if not re.fullmatch(r"[!-+\--~]+", secret.get_secret_value()):
+        raise ValueError("must be printable ASCII without spaces and commas")
+    return secret
+
+
 HTTPURL = Annotated[str, AfterValidator(_http_url)]
 RedisURL = Annotated[str, _url_of("redis", "rediss")]
 
@@ -63,7 +71,7 @@ class Settings(BaseSettings):
 
     # who may call
     app_env: AppEnv = AppEnv.DEV
-    app_secret_key: SecretStr = Field(min_length=1)
+    app_secret_key: Annotated[SecretStr, AfterValidator(_header_safe)]
     auth_disabled: bool = False
     auth_disabled_in_prod_accepted: bool = False
     schedule_enabled: bool | None = None
