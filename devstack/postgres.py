@@ -88,7 +88,8 @@ class PostgresServer(Server):
             )
 
     def remove_data(self) -> None:
-        """Remove the private folder of a server under root."""
+        """Remove the cluster, and under root the private folder."""
+        super().remove_data()
         if self._place.outside is not None:
             shutil.rmtree(self._place.outside, ignore_errors=True)
 
@@ -100,7 +101,7 @@ class PostgresServer(Server):
         place = self._place
         if place.outside is not None and place.owner is not None:
             _make_private(place.outside, place.owner)
-            _copy_programs(place.programs)
+            _copy_programs(place.programs, place.owner)
         if not place.cluster.exists():
             self._create_cluster()
 
@@ -204,14 +205,17 @@ def _make_private(folder: Path, owner: Owner) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         status = folder.lstat()
-        if not folder.is_symlink() and status.st_uid == owner.uid and status.st_mode & 0o777 == 0o700:
-            return
-        raise StartFailed(f"{folder} exists and is not a private folder of user {owner.uid}") from None
+        owners = {owner.uid, os.geteuid()}
+        if folder.is_symlink() or status.st_uid not in owners or status.st_mode & 0o777 != 0o700:
+            raise StartFailed(f"{folder} exists and is not a private folder of user {owner.uid}") from None
     os.chown(folder, owner.uid, owner.gid)
 
 
-def _copy_programs(programs: Path) -> None:
-    """Copy the part of the package that the server needs, and its libraries, keeping their relative places."""
+def _copy_programs(programs: Path, owner: Owner) -> None:
+    """Copy the part of the package that the server needs, and its libraries, at the same relative places.
+
+    The copies go to `owner`, since the package may be readable for us alone.
+    """
     package, copied = _package_dir(), programs.parents[len(PROGRAMS_IN_PACKAGE.parts) - 1]
     if copied.exists():
         return
@@ -223,4 +227,6 @@ def _copy_programs(programs: Path) -> None:
     shutil.copytree(
         package / PROGRAMS_IN_PACKAGE.parent, unfinished / PROGRAMS_IN_PACKAGE.parent, symlinks=True
     )
+    for path in copied.parent.rglob("*"):
+        os.lchown(path, owner.uid, owner.gid)
     unfinished.rename(copied)

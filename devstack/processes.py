@@ -273,7 +273,7 @@ def _family(leader: int) -> set[_Seen]:
     Descent matters because a server may give each of its children a session of its own, as PostgreSQL does.
     """
     living = list(_living())
-    family = {seen for seen in living if seen.pid == leader or seen.group == leader}
+    family = {seen for seen in living if leader in {seen.pid, seen.group}}
     while True:
         pids = {seen.pid for seen in family}
         more = {seen for seen in living if seen.parent in pids} - family

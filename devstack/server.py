@@ -7,6 +7,7 @@ back. Never knows a protocol: a subclass says how the process is made and when i
 from __future__ import annotations
 
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +52,8 @@ class Server(ABC):
         self.data_dir.mkdir(parents=True, exist_ok=True)
 
     def remove_data(self) -> None:
-        """Remove what the server keeps outside `data_dir`; by default nothing."""
+        """Remove what the stopped server has kept."""
+        shutil.rmtree(self.data_dir, ignore_errors=True)
 
     @property
     def port(self) -> int:

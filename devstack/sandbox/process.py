@@ -1,0 +1,81 @@
+"""The sandbox as a child process.
+
+Owns its command line and the base URLs that clients are configured with.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+from pathlib import Path
+
+from devstack.ports import LOOPBACK
+from devstack.processes import ManagedProcess
+from devstack.sandbox.__main__ import TRACKER_KEY
+from devstack.sandbox.client import SandboxClient
+from devstack.server import Server
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class SandboxServer(Server):
+    """The sandbox; `latency_ms` is the latency of every call for which no rule says otherwise."""
+
+    name = "sandbox"
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int = 0,
+        log_file: Path | None = None,
+        tracker_key: str = TRACKER_KEY,
+        latency_ms: int = 0,
+    ) -> None:
+        super().__init__(data_dir, port=port, log_file=log_file)
+        self.tracker_key = tracker_key
+        self.latency_ms = latency_ms
+
+    @property
+    def url(self) -> str:
+        """The origin; the services are below it."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def client(self) -> SandboxClient:
+        """A client of the admin's side."""
+        return SandboxClient(self.url)
+
+    def settings(self) -> dict[str, str]:
+        """The settings that lead the workers here instead of into the world."""
+        return {
+            "TRACKER_BASE_URL": f"{self.url}/tracker",
+            "TRACKER_API_KEY": self.tracker_key,
+            "GITHUB_BASE_URL": f"{self.url}/github",
+            "X_SYNDICATION_BASE_URL": f"{self.url}/x",
+            "HTTP_SITE_RELAY_URL": f"{self.url}/relay",
+        }
+
+    def _build(self, port: int) -> ManagedProcess:
+        argv = [sys.executable, "-m", "devstack.sandbox", "--port", str(port), "--data", str(self.data_dir)]
+        argv += ["--tracker-key", self.tracker_key, "--latency-ms", str(self.latency_ms)]
+        return ManagedProcess(
+            name=self.name,
+            argv=argv,
+            env=self.environ(),
+            cwd=CHECKOUT,
+            log_file=self.log_file,
+            ready=lambda process: _answers(port, process.pid),
+        )
+
+
+def _answers(port: int, pid: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1)
+    try:
+        connection.request("GET", "/_sandbox/ready")
+        return bool(json.loads(connection.getresponse().read())["pid"] == pid)
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return False
+    finally:
+        connection.close()
