@@ -1,0 +1,190 @@
+"""Metric series: what an object measured over time, one row per object. The model and its repository.
+
+Points are appended by real observations only, ordered by time, never two with the same time, and the newest
+200 are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bson import ObjectId
+from pymongo import UpdateOne
+
+from workers.clock import Clock
+from workers.mongo import Document, Filter, MongoDatabase
+from workers.social_graph.metric_spec import RawMetrics, pick_known_metrics
+from workers.social_graph.store_errors import translated
+from workers.social_graph.stored_data import present_fields
+from workers.social_graph.stored_text import known_word
+from workers.social_graph.stored_time import stored_time
+from workers.social_graph.update_batch import run_updates
+from workers.social_graph.vocabulary import SERIES_POINTS_MAX, ObjectKind, Platform
+
+COLLECTION = "metric_series"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricPoint:
+    """What was measured at one time of observation."""
+
+    at: datetime
+    metrics: Mapping[str, int | float]
+
+    def to_document(self) -> Document:
+        """The stored form."""
+        return {"at": self.at, "metrics": dict(self.metrics)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PointAppend:
+    """One point and the object it belongs to."""
+
+    object: ObjectKind
+    object_id: ObjectId
+    platform: Platform
+    point: MetricPoint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricSeries:
+    """The points of one object."""
+
+    object: ObjectKind
+    object_id: ObjectId
+    platform: Platform
+    points: tuple[MetricPoint, ...] = ()
+    id: ObjectId = field(default_factory=ObjectId)
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @classmethod
+    def of(cls, object: ObjectKind, object_id: ObjectId, platform: Platform) -> MetricSeries:
+        """An empty series. Raises `InvalidInput` for an unknown kind or platform."""
+        return cls(
+            object=known_word(ObjectKind, object, "object"),
+            object_id=object_id,
+            platform=known_word(Platform, platform, "platform"),
+        )
+
+    @staticmethod
+    def build_point(
+        platform: Platform,
+        object: ObjectKind,
+        metrics: RawMetrics,
+        observed_at: datetime,
+    ) -> MetricPoint | None:
+        """A point of the metrics that may be stored; None when none may.
+
+        Raises `InvalidInput` for a time without a zone.
+        """
+        at = stored_time(observed_at, "points.at")
+        known = pick_known_metrics(platform, object, metrics).metrics
+        return MetricPoint(at=at, metrics=known) if known else None
+
+    def to_document(self) -> Document:
+        """The stored form."""
+        return present_fields(
+            _id=self.id,
+            object=self.object.value,
+            object_id=self.object_id,
+            platform=self.platform.value,
+            points=[point.to_document() for point in self.points],
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+        )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> MetricSeries:
+        """Read the stored form."""
+        return cls(
+            id=document["_id"],
+            object=ObjectKind(document["object"]),
+            object_id=document["object_id"],
+            platform=Platform(document["platform"]),
+            points=tuple(MetricPoint(**point) for point in document.get("points", ())),
+            created_at=document.get("created_at"),
+            updated_at=document.get("updated_at"),
+        )
+
+
+class MetricSeriesRepository:
+    """The collection `metric_series`. The object's kind leads every query, as it leads the unique index."""
+
+    def __init__(self, database: MongoDatabase, clock: Clock) -> None:
+        self._collection = database[COLLECTION]
+        self._clock = clock
+
+    def append_point(
+        self,
+        object: ObjectKind,
+        object_id: ObjectId,
+        platform: Platform,
+        point: MetricPoint,
+    ) -> bool:
+        """Add one point; False when the series has a point of that time already."""
+        append = PointAppend(object=object, object_id=object_id, platform=platform, point=point)
+        return self.append_points([append]) == 1
+
+    def append_points(self, appends: Sequence[PointAppend]) -> int:
+        """Add points, at most one per object, with one command; return how many were not there yet.
+
+        The condition leaves out a series that has the time already. The upsert then tries to insert a second
+        row for the object, which the unique index refuses: that refusal means "is there", except when two
+        workers start the series at once, so what was refused is tried once more without the insert.
+        """
+        if not appends:
+            return 0
+        added, refused = self._append(appends, upsert=True)
+        if refused:
+            added += self._append([appends[index] for index in refused], upsert=False)[0]
+        return added
+
+    def find_by_object(self, object: ObjectKind, object_id: ObjectId) -> MetricSeries | None:
+        """The whole series."""
+        return self._find_one(_key(object, object_id))
+
+    def find_latest_point(self, object: ObjectKind, object_id: ObjectId) -> MetricPoint | None:
+        """The newest point."""
+        series = self._find_one(_key(object, object_id), projection={"points": {"$slice": -1}})
+        return series.points[-1] if series and series.points else None
+
+    def find_platform_cohort(self, platform: Platform, limit: int) -> list[MetricSeries]:
+        """Series of one platform, latest started first."""
+        with translated(COLLECTION):
+            documents = list(
+                self._collection.find({"platform": platform.value}, limit=limit).sort([("_id", -1)])
+            )
+        return [MetricSeries.from_document(document) for document in documents]
+
+    def _find_one(self, condition: Filter, projection: Document | None = None) -> MetricSeries | None:
+        with translated(COLLECTION):
+            document = self._collection.find_one(condition, projection)
+        return None if document is None else MetricSeries.from_document(document)
+
+    def _append(self, appends: Sequence[PointAppend], *, upsert: bool) -> tuple[int, tuple[int, ...]]:
+        """How many points were added, and the positions that the unique index refused."""
+        now = self._clock.now()
+        operations = [_operation(append, now, upsert=upsert) for append in appends]
+        result = run_updates(self._collection, operations, ordered=False)
+        return result.matched + result.inserted, result.duplicates
+
+
+def _key(kind: ObjectKind, object_id: ObjectId) -> Document:
+    return {"object": ObjectKind(kind).value, "object_id": object_id}
+
+
+def _operation(append: PointAppend, now: datetime, *, upsert: bool) -> UpdateOne:
+    point = append.point.to_document()
+    return UpdateOne(
+        {**_key(append.object, append.object_id), "points.at": {"$ne": append.point.at}},
+        {
+            "$push": {"points": {"$each": [point], "$sort": {"at": 1}, "$slice": -SERIES_POINTS_MAX}},
+            "$setOnInsert": {"platform": append.platform.value, "created_at": now},
+            "$set": {"updated_at": now},
+        },
+        upsert=upsert,
+    )

@@ -1,0 +1,59 @@
+"""Which platform-specific data is stored: JSON values under the platform's own names. Pure.
+
+It is never queried, so a value that a document cannot hold is written in the nearest form that it can hold
+instead of being refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from workers.social_graph.stored_text import TEXT_MAX, clean_text, cut_text
+
+StoredValue: TypeAlias = "str | int | float | bool | list[StoredValue] | dict[str, StoredValue] | None"
+
+INT64_MAX = 2**63 - 1
+DEPTH_MAX = 20
+
+
+def stored_data(data: Mapping[str, object]) -> dict[str, StoredValue]:
+    """The data as it is stored."""
+    return _mapping(data, DEPTH_MAX)
+
+
+def present_fields(**fields: object) -> dict[str, object]:
+    """The fields that are known; an unknown one is left out, never stored as null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _mapping(data: Mapping[str, object], depth: int) -> dict[str, StoredValue]:
+    stored = {_name(name): _value(value, depth - 1) for name, value in data.items()}
+    stored.pop("", None)
+    return stored
+
+
+def _name(name: str) -> str:
+    # A dot or a leading dollar sign in a field name makes the store read a path or an operator.
+    return clean_text(str(name)).replace(".", "_").lstrip("$")
+
+
+def _number(value: int | float) -> StoredValue:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if abs(value) <= INT64_MAX else str(value)
+
+
+def _value(value: object, depth: int) -> StoredValue:
+    match value:
+        case None | bool():
+            return value
+        case int() | float():
+            return _number(value)
+        case Mapping() if depth > 0:
+            return _mapping(value, depth)
+        case list() | tuple() if depth > 0:
+            return [_value(item, depth - 1) for item in value]
+        case _:
+            return cut_text(clean_text(str(value)), TEXT_MAX)

@@ -1,0 +1,439 @@
+"""Tokens: thin state, and the outcome of each of a token's URLs. The model and its repository.
+
+The document is the mark that a token has been seen. After its creation every write touches single fields or
+one element of `social_urls`, so that writers with different aims never undo each other's work. Prices and
+scores belong to the tracker and are never copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from bson import ObjectId
+from pymongo import UpdateOne
+
+from workers.clock import Clock
+from workers.errors import InvalidInput
+from workers.mongo import Document, Filter, MongoDatabase
+from workers.social_graph.store_errors import DuplicateKey, translated
+from workers.social_graph.stored_data import present_fields
+from workers.social_graph.stored_text import NAME_MAX, known_word, required_text, stored_text
+from workers.social_graph.stored_time import stored_time
+from workers.social_graph.update_batch import run_updates
+from workers.social_graph.vocabulary import FetchStatus
+
+COLLECTION = "tokens"
+URLS_PER_BATCH = 200
+
+# What is `ok` is finished for ever; everything else may be written again.
+_UNFINISHED = [status.value for status in FetchStatus if status is not FetchStatus.OK]
+
+# What a later look at the tracker may replace on a stored token.
+_REPLACEABLE = ("symbol", "first_transfer_at", "web")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenSocialURL:
+    """One URL of a token. `url` is canonical and finds the element; `attempts` counts outside calls."""
+
+    url: str
+    status: FetchStatus
+    attempted_at: datetime | None = None
+    attempts: int = 0
+    reason: str | None = None
+
+    def to_document(self) -> Document:
+        """The stored form. Raises `InvalidInput` for a blank URL, a time without a zone, or a bad count."""
+        if self.attempts < 0:
+            raise InvalidInput("attempts cannot be negative", field="social_urls.attempts")
+        return {
+            "url": required_text(self.url, "social_urls.url"),
+            "status": known_word(FetchStatus, self.status, "social_urls.status").value,
+            "attempted_at": stored_time(self.attempted_at, "social_urls.attempted_at"),
+            "attempts": self.attempts,
+            "reason": stored_text(self.reason, NAME_MAX),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> TokenSocialURL:
+        """Read the stored form."""
+        return cls(
+            url=document["url"],
+            status=FetchStatus(document["status"]),
+            attempted_at=document.get("attempted_at"),
+            attempts=document.get("attempts", 0),
+            reason=document.get("reason"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenWeb:
+    """What is known of the token's own domain."""
+
+    domain: str | None = None
+    domain_created_at: datetime | None = None
+    scan_time: datetime | None = None
+
+    def to_document(self) -> Document:
+        """The stored form. Raises `InvalidInput` for a time without a zone."""
+        return present_fields(
+            domain=stored_text(self.domain, NAME_MAX),
+            domain_created_at=stored_time(self.domain_created_at, "web.domain_created_at"),
+            scan_time=stored_time(self.scan_time, "web.scan_time"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """One token. Build it with `of`; the state changes return a changed copy.
+
+    `created_at` is when we first saw it.
+    """
+
+    address: str
+    created_at: datetime
+    symbol: str | None = None
+    first_transfer_at: datetime | None = None
+    fingerprints: tuple[str, ...] = ()
+    web: TokenWeb | None = None
+    social_urls: tuple[TokenSocialURL, ...] = ()
+    id: ObjectId = field(default_factory=ObjectId)
+    updated_at: datetime | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        address: str,
+        created_at: datetime,
+        symbol: str | None = None,
+        first_transfer_at: datetime | None = None,
+        fingerprints: Iterable[str] = (),
+        web: TokenWeb | None = None,
+        social_urls: Iterable[TokenSocialURL] = (),
+    ) -> Token:
+        """Check, clean and build. Raises `InvalidInput` naming the field, also for a URL that comes twice."""
+        elements = tuple(TokenSocialURL.from_document(each.to_document()) for each in social_urls)
+        if len({each.url for each in elements}) != len(elements):
+            raise InvalidInput("a URL comes twice", field="social_urls")
+        token = cls(
+            address=required_text(address, "address"),
+            created_at=stored_time(created_at, "created_at"),
+            symbol=stored_text(symbol, NAME_MAX),
+            first_transfer_at=stored_time(first_transfer_at, "first_transfer_at"),
+            web=web,
+            social_urls=elements,
+        )
+        return token.add_fingerprints(fingerprints)
+
+    def add_fingerprints(self, values: Iterable[str]) -> Token:
+        """Add fingerprints of the form `kind:value`, each once."""
+        checked = (_fingerprint(value) for value in values)
+        return replace(self, fingerprints=tuple(dict.fromkeys((*self.fingerprints, *checked))))
+
+    def update_web(self, web: TokenWeb) -> Token:
+        """Replace what is known of its domain."""
+        return replace(self, web=web)
+
+    def to_document(self) -> Document:
+        """The stored form; what is unknown is left out."""
+        return present_fields(
+            _id=self.id,
+            address=self.address,
+            symbol=self.symbol,
+            first_transfer_at=self.first_transfer_at,
+            fingerprints=list(self.fingerprints),
+            web=self.web and self.web.to_document(),
+            social_urls=[each.to_document() for each in self.social_urls],
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+        )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Token:
+        """Read the stored form."""
+        web = document.get("web")
+        return cls(
+            id=document["_id"],
+            address=document["address"],
+            symbol=document.get("symbol"),
+            first_transfer_at=document.get("first_transfer_at"),
+            fingerprints=tuple(document.get("fingerprints", ())),
+            web=None if web is None else TokenWeb(**web),
+            social_urls=tuple(TokenSocialURL.from_document(each) for each in document.get("social_urls", ())),
+            created_at=document["created_at"],
+            updated_at=document.get("updated_at"),
+        )
+
+
+def _fingerprint(value: str) -> str:
+    text = required_text(value, "fingerprints")
+    kind, colon, rest = text.partition(":")
+    if not (kind and colon and rest):
+        raise InvalidInput(f"{text!r} is not kind:value", field="fingerprints")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryableURL:
+    """One element of `social_urls` that may be tried again, with what the try needs of its token."""
+
+    address: str
+    symbol: str | None
+    first_transfer_at: datetime | None
+    url: str
+    status: FetchStatus
+    attempts: int
+    attempted_at: datetime | None
+
+
+class TokenRepository:
+    """The collection `tokens`."""
+
+    def __init__(self, database: MongoDatabase, clock: Clock) -> None:
+        self._collection = database[COLLECTION]
+        self._clock = clock
+
+    def insert(self, token: Token) -> None:
+        """Store a new token. Raises `DuplicateKey` when its address is stored already."""
+        with translated(COLLECTION):
+            self._collection.insert_one({**token.to_document(), "updated_at": self._clock.now()})
+
+    def upsert_by_address(self, token: Token) -> None:
+        """Store the token, or update the symbol, first transfer, fingerprints and web of a stored one.
+
+        What `token` does not know is left alone, and so are `created_at` and `social_urls`.
+        """
+        document = token.to_document()
+        fingerprints = document.pop("fingerprints")
+        known = {name: document.pop(name) for name in _REPLACEABLE if name in document}
+        update: Document = {
+            "$set": {**known, "updated_at": self._clock.now()},
+            "$setOnInsert": {name: value for name, value in document.items() if name != "address"},
+            "$addToSet": {"fingerprints": {"$each": fingerprints}},
+        }
+        try:
+            self._upsert(token.address, update)
+        except DuplicateKey:
+            # Two upserts of a new address met; the row is there now.
+            self._upsert(token.address, update)
+
+    def _upsert(self, address: str, update: Document) -> None:
+        with translated(COLLECTION):
+            self._collection.update_one({"address": address}, update, upsert=True)
+
+    def exists(self, address: str) -> bool:
+        """Whether the token has been seen."""
+        with translated(COLLECTION):
+            return self._collection.find_one({"address": address}, {"_id": 1}) is not None
+
+    def find_existing_addresses(self, addresses: Collection[str]) -> set[str]:
+        """Those of `addresses` that have been seen; one query."""
+        if not addresses:
+            return set()
+        wanted = sorted(set(addresses))
+        with translated(COLLECTION):
+            # The batch size keeps the answer in one piece; the default is cut after 101 documents.
+            found = self._collection.find(
+                {"address": {"$in": wanted}}, {"_id": 0, "address": 1}, batch_size=len(wanted) + 1
+            )
+            return {document["address"] for document in found}
+
+    def find_by_address(self, address: str) -> Token | None:
+        """The token."""
+        with translated(COLLECTION):
+            document = self._collection.find_one({"address": address})
+        return None if document is None else Token.from_document(document)
+
+    def find_by_fingerprint(self, fingerprint: str) -> list[Token]:
+        """The tokens that share the fingerprint, oldest first."""
+        return self._find({"fingerprints": fingerprint}, sort=[("created_at", 1)])
+
+    def find_recently_discovered(self, limit: int) -> list[Token]:
+        """The tokens first seen last, newest first."""
+        return self._find({}, sort=[("created_at", -1)], limit=limit)
+
+    def add_social_urls(self, address: str, urls: Sequence[TokenSocialURL]) -> int:
+        """Add the URLs that the token does not have yet, touching nothing else; return how many."""
+        if not urls:
+            return 0
+        now = self._clock.now()
+        operations = [
+            UpdateOne(
+                {"address": address, "social_urls.url": {"$ne": each.url}},
+                {"$push": {"social_urls": each.to_document()}, "$set": {"updated_at": now}},
+            )
+            for each in urls
+        ]
+        return run_updates(self._collection, operations, ordered=True).matched
+
+    def record_social_url_result(
+        self,
+        address: str,
+        url: str,
+        *,
+        status: FetchStatus,
+        reason: str | None,
+        attempted_at: datetime | None = None,
+    ) -> bool:
+        """Write the outcome of one URL that was not claimed; `attempted_at` says that a call was made.
+
+        Returns False when the token has no such URL any more, or it is `ok`; then nothing is written.
+        """
+        values: Document = {"status": status.value, "reason": reason}
+        if attempted_at is not None:
+            values["attempted_at"] = stored_time(attempted_at, "attempted_at")
+        condition = {"url": url, "status": {"$in": _UNFINISHED}}
+        return self._update_element(address, condition, values, attempts_added=int(attempted_at is not None))
+
+    def claim_social_url(
+        self,
+        address: str,
+        url: str,
+        *,
+        expected_status: FetchStatus,
+        expected_attempts: int,
+        attempted_at: datetime,
+    ) -> bool:
+        """Count an attempt before it is made, if the URL is still as expected; one of several callers wins.
+
+        An attempt that kills its process is counted this way as well.
+        """
+        return self._update_element(
+            address,
+            {"url": url, "status": expected_status.value, "attempts": expected_attempts},
+            {"attempted_at": stored_time(attempted_at, "attempted_at")},
+            attempts_added=1,
+        )
+
+    def finish_claimed_url(
+        self,
+        address: str,
+        url: str,
+        *,
+        claimed_attempts: int,
+        claimed_at: datetime,
+        status: FetchStatus,
+        reason: str | None,
+    ) -> bool:
+        """Write the outcome of a claimed URL; False when somebody else has claimed it since."""
+        return self._update_element(
+            address,
+            _claim(url, claimed_attempts, claimed_at),
+            {"status": status.value, "reason": reason},
+        )
+
+    def give_back_claim(
+        self,
+        address: str,
+        url: str,
+        *,
+        claimed_attempts: int,
+        claimed_at: datetime,
+        attempts: int,
+        attempted_at: datetime | None,
+        status: FetchStatus,
+        reason: str | None,
+    ) -> bool:
+        """Undo a claim under which no call was made; False when somebody else has claimed the URL since."""
+        return self._update_element(
+            address,
+            _claim(url, claimed_attempts, claimed_at),
+            {
+                "status": status.value,
+                "reason": reason,
+                "attempts": attempts,
+                "attempted_at": stored_time(attempted_at, "attempted_at"),
+            },
+        )
+
+    def iterate_retryable_urls(
+        self, statuses: Iterable[FetchStatus], addresses: Collection[str] | None = None
+    ) -> Iterator[RetryableURL]:
+        """The URLs in one of `statuses`, never tried ones first, then the longest untried.
+
+        They are streamed: the store sorts, on its disk when it must, and one batch is in memory. The status
+        comes first and is named, never negated, because only so the status index finds the few tokens.
+        """
+        wanted: Filter = {"$in": sorted(FetchStatus(status).value for status in statuses)}
+        tokens: Document = {"social_urls.status": wanted}
+        if addresses is not None:
+            tokens["address"] = {"$in": sorted(set(addresses))}
+        pipeline: list[Document] = [
+            {"$match": tokens},
+            {"$unwind": "$social_urls"},
+            {"$match": {"social_urls.status": wanted}},
+            {
+                "$project": {
+                    "_id": 0,
+                    "address": 1,
+                    "symbol": 1,
+                    "first_transfer_at": 1,
+                    "url": "$social_urls.url",
+                    "status": "$social_urls.status",
+                    "attempts": "$social_urls.attempts",
+                    "attempted_at": "$social_urls.attempted_at",
+                }
+            },
+            {"$sort": {"attempted_at": 1, "attempts": 1, "address": 1, "url": 1}},
+        ]
+        with (
+            translated(COLLECTION),
+            self._collection.aggregate(pipeline, allowDiskUse=True, batchSize=URLS_PER_BATCH) as cursor,
+        ):
+            for document in cursor:
+                yield _retryable(document)
+
+    def count_urls_by_status(self) -> dict[FetchStatus, int]:
+        """How many URLs are in each status; every status is there. Reads the whole collection."""
+        pipeline: list[Document] = [
+            {"$unwind": "$social_urls"},
+            {"$group": {"_id": "$social_urls.status", "urls": {"$sum": 1}}},
+        ]
+        with translated(COLLECTION):
+            counted = {row["_id"]: int(row["urls"]) for row in self._collection.aggregate(pipeline)}
+        return {status: counted.get(status.value, 0) for status in FetchStatus}
+
+    def _find(self, condition: Filter, *, sort: Sequence[tuple[str, int]], limit: int = 0) -> list[Token]:
+        with translated(COLLECTION):
+            documents = list(self._collection.find(condition, limit=limit).sort(list(sort)))
+        return [Token.from_document(document) for document in documents]
+
+    def _update_element(
+        self, address: str, condition: Document, values: Document, *, attempts_added: int = 0
+    ) -> bool:
+        """Change the one element that meets `condition`, in one conditional update."""
+        update: Document = {
+            "$set": {
+                **{f"social_urls.$[element].{name}": value for name, value in values.items()},
+                "updated_at": self._clock.now(),
+            }
+        }
+        if attempts_added:
+            update["$inc"] = {"social_urls.$[element].attempts": attempts_added}
+        with translated(COLLECTION):
+            result = self._collection.update_one(
+                {"address": address, "social_urls": {"$elemMatch": condition}},
+                update,
+                array_filters=[{f"element.{name}": value for name, value in condition.items()}],
+            )
+        return result.matched_count == 1
+
+
+def _claim(url: str, attempts: int, at: datetime) -> Document:
+    return {"url": url, "attempts": attempts, "attempted_at": stored_time(at, "claimed_at")}
+
+
+def _retryable(document: Document) -> RetryableURL:
+    return RetryableURL(
+        address=document["address"],
+        symbol=document.get("symbol"),
+        first_transfer_at=document.get("first_transfer_at"),
+        url=document["url"],
+        status=FetchStatus(document["status"]),
+        attempts=document.get("attempts", 0),
+        attempted_at=document.get("attempted_at"),
+    )
