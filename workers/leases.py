@@ -24,6 +24,7 @@ from workers.clock import Clock
 from workers.errors import Busy, LeaseLost, LockUnavailable
 
 KEY_PREFIX = "converge:lease:"
+STORE_AWAY = (RedisError, OSError)
 POLL_S = 0.05
 IDLE_S = 60.0
 
@@ -53,6 +54,7 @@ class Lease:
     ttl_ms: int
     fence: int
     valid_until: float
+    clock: Clock = field(repr=False)
     lost: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -62,12 +64,15 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is still ours, as far as this process knows."""
-        return not self.lost.is_set()
+        """Whether it is still ours, as far as this process knows.
+
+        The time counts as well: a process that was paused knows of its loss before its renewal thread does.
+        """
+        return not self.lost.is_set() and self.clock.monotonic() < self.valid_until
 
     def check(self) -> None:
         """Raise `LeaseLost` when it is no longer ours; call it before each write."""
-        if self.lost.is_set():
+        if not self.is_held:
             raise LeaseLost(f"the lease {self.name} was lost")
 
 
@@ -113,7 +118,12 @@ class LeaseStore:
                 raise Busy(f"the lease {name} is held by somebody else")
             self._clock.wait(threading.Event(), min(POLL_S, left_s))
         lease = Lease(
-            name=name, owner=owner, ttl_ms=ttl_ms, fence=fence, valid_until=asked_at + ttl_ms / 1000
+            name=name,
+            owner=owner,
+            ttl_ms=ttl_ms,
+            fence=fence,
+            valid_until=asked_at + ttl_ms / 1000,
+            clock=self._clock,
         )
         self._keep(lease)
         return lease
@@ -126,13 +136,13 @@ class LeaseStore:
             return
         try:
             self._release(keys=[KEY_PREFIX + lease.name], args=[lease.owner])
-        except RedisError:
+        except STORE_AWAY:
             lease.lost.set()
 
     def _try(self, name: str, owner: str, ttl_ms: int) -> int:
         try:
             return int(self._acquire(keys=[KEY_PREFIX + name, f"{KEY_PREFIX}fence"], args=[owner, ttl_ms]))
-        except RedisError as exc:
+        except STORE_AWAY as exc:
             raise LockUnavailable("the lock store cannot be asked") from exc
 
     def _keep(self, lease: Lease) -> None:
@@ -168,7 +178,7 @@ class LeaseStore:
         asked_at = self._clock.monotonic()
         try:
             still_ours = bool(self._renew(keys=[KEY_PREFIX + lease.name], args=[lease.owner, lease.ttl_ms]))
-        except RedisError:
+        except STORE_AWAY:
             still_ours = self._clock.monotonic() < lease.valid_until
         else:
             lease.valid_until = asked_at + lease.ttl_ms / 1000

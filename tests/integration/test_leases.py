@@ -1,0 +1,178 @@
+"""Leases on a real server: one holder, renewal, release by the owner only."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from devstack.valkey import ValkeyServer
+from tests.waiting import wait_until
+from workers.clock import Clock
+from workers.errors import Busy, LeaseLost, LockUnavailable
+from workers.leases import KEY_PREFIX, LeaseStore
+
+
+@pytest.fixture
+def leases(redis: Redis) -> LeaseStore:
+    return LeaseStore(redis, Clock())
+
+
+def test_a_held_lease_is_refused_at_once(leases: LeaseStore) -> None:
+    with leases.hold("a", ttl_ms=60_000):
+        started = time.monotonic()
+        with pytest.raises(Busy):
+            leases.acquire("a", ttl_ms=60_000)
+        assert time.monotonic() - started < 0.05
+
+
+def test_a_lease_is_free_after_an_error_inside(leases: LeaseStore, redis: Redis) -> None:
+    with pytest.raises(ValueError, match="inside"), leases.hold("a", ttl_ms=60_000):
+        raise ValueError("inside")
+    assert redis.exists(f"{KEY_PREFIX}a") == 0
+
+
+def test_only_the_owner_releases(leases: LeaseStore, redis: Redis) -> None:
+    lease = leases.acquire("a", ttl_ms=60_000)
+    redis.set(f"{KEY_PREFIX}a", "somebody else")
+    leases.release(lease)
+    assert redis.get(f"{KEY_PREFIX}a") == b"somebody else"
+
+
+def test_fences_grow_with_every_holder(leases: LeaseStore) -> None:
+    fences = []
+    for _ in range(3):
+        with leases.hold("a", ttl_ms=60_000) as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+def test_a_lease_outlives_its_time_to_live_while_it_is_held(leases: LeaseStore, redis: Redis) -> None:
+    """The twin below shows that without renewal the second worker gets in."""
+    other = LeaseStore(redis, Clock())
+    with leases.hold("token", ttl_ms=600) as lease:
+        ends = time.monotonic() + 2.1
+        while time.monotonic() < ends:
+            with pytest.raises(Busy):
+                other.acquire("token", ttl_ms=600)
+            threading.Event().wait(0.1)
+        lease.check()
+    other.release(other.acquire("token", ttl_ms=600))
+
+
+def test_without_renewal_a_second_worker_gets_in(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseStore, "renew", lambda *_: None)
+    LeaseStore(redis, Clock()).acquire("token", ttl_ms=300)
+    second = LeaseStore(redis, Clock())
+    assert second.acquire("token", ttl_ms=300, wait_s=2.0)
+
+
+def test_a_lease_that_went_to_somebody_else_is_noticed(leases: LeaseStore, redis: Redis) -> None:
+    lease = leases.acquire("a", ttl_ms=300)
+    redis.set(f"{KEY_PREFIX}a", "thief", px=60_000)
+    wait_until(lambda: not lease.is_held, "the loss is noticed")
+    with pytest.raises(LeaseLost):
+        lease.check()
+    leases.release(lease)
+    assert redis.get(f"{KEY_PREFIX}a") == b"thief"
+
+
+def test_waiting_for_a_lease_gets_it_when_it_is_given_back(leases: LeaseStore) -> None:
+    first = leases.acquire("url", ttl_ms=60_000)
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(leases.acquire, "url", ttl_ms=60_000, wait_s=10.0)
+        leases.release(first)
+        assert second.result(timeout=10).is_held
+
+
+def test_waiting_ends(leases: LeaseStore) -> None:
+    leases.acquire("url", ttl_ms=60_000)
+    with pytest.raises(Busy):
+        leases.acquire("url", ttl_ms=60_000, wait_s=0.2)
+
+
+def _count_holders(acquire: Callable[[], object]) -> int:
+    """How many of 16 threads get in at the same moment."""
+    barrier = threading.Barrier(16)
+
+    def attempt() -> bool:
+        barrier.wait()
+        try:
+            acquire()
+        except Busy:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        return sum(future.result() for future in [pool.submit(attempt) for _ in range(16)])
+
+
+def test_one_of_many_gets_the_lease(leases: LeaseStore) -> None:
+    assert _count_holders(lambda: leases.acquire("a", ttl_ms=60_000)) == 1
+
+
+def test_without_set_if_absent_many_would_get_in(redis: Redis) -> None:
+    def look_then_take() -> None:
+        if redis.exists("naive"):
+            raise Busy("naive")
+        barrier.wait(timeout=10)
+        redis.set("naive", "me")
+
+    barrier = threading.Barrier(16)
+    assert _count_holders(look_then_take) == 16
+
+
+def test_a_lock_store_that_refuses_connections_is_an_error_of_its_own() -> None:
+    nobody = Redis(host="127.0.0.1", port=9, socket_connect_timeout=1)
+    with pytest.raises(LockUnavailable):
+        LeaseStore(nobody, Clock()).acquire("a", ttl_ms=1000)
+
+
+def _hold_and_hang(url: str, ready: multiprocessing.synchronize.Event) -> None:
+    LeaseStore(Redis.from_url(url), Clock()).acquire("a", ttl_ms=1000)
+    ready.set()
+    threading.Event().wait()
+
+
+def test_a_killed_process_blocks_for_no_longer_than_the_time_to_live(
+    leases: LeaseStore, valkey: ValkeyServer
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=_hold_and_hang, args=(valkey.url, ready))
+    holder.start()
+    try:
+        assert ready.wait(20)
+        with pytest.raises(Busy):
+            leases.acquire("a", ttl_ms=1000)
+    finally:
+        holder.kill()
+        holder.join()
+    started = time.monotonic()
+    leases.release(leases.acquire("a", ttl_ms=1000, wait_s=5.0))
+    assert time.monotonic() - started < 1.5
+
+
+def test_an_outage_shorter_than_the_time_to_live_is_survived(
+    leases: LeaseStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = leases.acquire("a", ttl_ms=900)
+    real = redis.connection_pool.get_connection
+    failures = threading.Semaphore(0)
+
+    def refuse(*_: object, **__: object) -> object:
+        failures.release()
+        raise RedisConnectionError("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(redis.connection_pool, "get_connection", refuse)
+        assert failures.acquire(timeout=5)
+    assert redis.connection_pool.get_connection == real
+    wait_until(lambda: int(redis.pttl(f"{KEY_PREFIX}a")) > 700, "it is renewed again")
+    assert lease.is_held

@@ -1,0 +1,242 @@
+"""The `converge` command: everything on this machine, or one job against the configured stores.
+
+Exit codes: 0 done, 1 the job failed or something differs, 2 wrong use or bad settings, 130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, NoReturn
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from workers.errors import ConvergeError
+from workers.jobs.record import JobState
+from workers.jobs.service import Job
+from workers.mongo import connect
+from workers.services import JobAccess, open_job_access
+from workers.settings import Settings, SettingsError, read_settings
+from workers.social_graph.indexes import migrate as migrate_indexes
+from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
+
+FAILED, MISUSED = 1, 2
+POLL_S = 0.5
+
+main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+jobs_commands = typer.Typer(no_args_is_help=True, help="Look at jobs, cancel one.")
+main.add_typer(jobs_commands, name="jobs")
+out = Console()
+err = Console(stderr=True)
+
+AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def _end(message: str, code: int) -> NoReturn:
+    err.print(message, style="red", markup=False, highlight=False)
+    raise typer.Exit(code)
+
+
+def _settings() -> Settings:
+    try:
+        return read_settings()
+    except SettingsError as exc:
+        _end(str(exc), MISUSED)
+
+
+def _parse(build: Callable[[], Any]) -> Any:
+    """Build a request; wrong values end the command with the name of the option."""
+    try:
+        return build()
+    except ValidationError as exc:
+        lines = [
+            f"{'.'.join(map(str, row['loc'])) or 'request'}: {row['msg'].removeprefix('Value error, ')}"
+            for row in exc.errors(include_url=False)
+        ]
+        _end("\n".join(lines), MISUSED)
+    except ConvergeError as exc:
+        _end(str(exc), MISUSED)
+
+
+@main.command()
+def up(
+    port: Annotated[int, typer.Option(help="Port of the API; 0 takes any free one.")] = 0,
+) -> None:
+    """Start everything on this machine and keep it up until Ctrl-C. Data is kept between runs."""
+    from devstack.session import keep_up  # noqa: PLC0415 - only these two commands need the devstack
+
+    raise typer.Exit(keep_up(out, err, api_port=port))
+
+
+@main.command()
+def demo() -> None:
+    """Start everything, run a reconcile and a retry job on sample tokens, show the results, end."""
+    from devstack.demo import run_demo  # noqa: PLC0415
+
+    raise typer.Exit(run_demo(out, err))
+
+
+@main.command()
+def migrate(as_json: AsJSON = False) -> None:
+    """Create the missing indexes; report those that differ. Running it again changes nothing."""
+    try:
+        report = migrate_indexes(connect(_settings()))
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_json()) + "\n")
+    else:
+        out.print(report.summary(), highlight=False, markup=False)
+    raise typer.Exit(0 if report.is_clean else FAILED)
+
+
+@main.command()
+def reconcile(
+    *,
+    start: Annotated[datetime, typer.Option(formats=["%Y-%m-%dT%H:%M:%S%z"], help="2026-01-01T00:00:00Z")],
+    end: Annotated[datetime, typer.Option(formats=["%Y-%m-%dT%H:%M:%S%z"], help="exclusive")],
+    min_af_count: Annotated[int | None, typer.Option(help="floor of investors")] = None,
+    limit: Annotated[int | None, typer.Option(help="1 to 100 tokens")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="1000 to 300000")] = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Record the tokens whose last trade lies in the range and that were missed."""
+    settings = _settings()
+    request = _parse(
+        lambda: ReconcileRequest(
+            start_date=start, end_date=end, min_af_count=min_af_count, limit=limit, deadline_ms=deadline_ms
+        ).with_defaults(settings)
+    )
+    _run_job(settings, lambda access: access.jobs.submit(RECONCILE, request), as_json=as_json)
+
+
+@main.command()
+def retry(
+    *,
+    status: Annotated[list[FetchStatus] | None, typer.Option(help="repeat for several")] = None,
+    token: Annotated[list[str] | None, typer.Option(help="mint address; repeat for several")] = None,
+    limit: Annotated[int | None, typer.Option(help="1 to 200 URLs")] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="1000 to 300000")] = None,
+    min_interval_minutes: Annotated[int | None, typer.Option(help="0 tries everything at once")] = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Try again the URLs that have not converged."""
+    settings = _settings()
+    request = _parse(
+        lambda: RetryRequest(
+            statuses=status or None,
+            token_addresses=token or None,
+            limit=limit,
+            deadline_ms=deadline_ms,
+            min_interval_minutes=min_interval_minutes,
+        ).with_defaults(settings)
+    )
+    _run_job(settings, lambda access: access.jobs.submit(RETRY, request), as_json=as_json)
+
+
+@jobs_commands.command("list")
+def list_jobs(
+    kind: str | None = None,
+    state: JobState | None = None,
+    limit: Annotated[int, typer.Option(min=1, max=200)] = 20,
+    as_json: AsJSON = False,
+) -> None:
+    """List jobs, newest first."""
+    access = open_job_access(_settings())
+    try:
+        found, _ = access.jobs.list_jobs(kind=kind, state=state, limit=limit, before=None)
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    if as_json:
+        sys.stdout.write(json.dumps([_as_json(job) for job in found]) + "\n")
+        return
+    table = Table("id", "kind", "state", "created", "done")
+    for job in found:
+        record = job.record
+        progress = f"{record.done}/{record.total}" if record.total is not None else ""
+        table.add_row(
+            record.id, record.kind, job.state.value, f"{record.created_at:%Y-%m-%d %H:%M:%S}", progress
+        )
+    out.print(table)
+
+
+@jobs_commands.command()
+def show(job_id: str, as_json: AsJSON = False) -> None:
+    """Show one job with its result."""
+    try:
+        job = open_job_access(_settings()).jobs.get(job_id)
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    _show(job, as_json=as_json)
+
+
+@jobs_commands.command()
+def cancel(job_id: str) -> None:
+    """Ask a job to stop. What is in work is finished."""
+    try:
+        job = open_job_access(_settings()).jobs.cancel(job_id)
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    out.print(f"{job.record.id} {job.state.value}, cancel asked for", highlight=False)
+
+
+def _run_job(settings: Settings, submit: Callable[[JobAccess], Job], *, as_json: bool) -> None:
+    """Submit a job, follow it to its end with a progress bar, show the result."""
+    access = open_job_access(settings)
+    try:
+        job = submit(access)
+        with progress_bar(err) as progress:
+            task = progress.add_task(job.record.kind, total=None)
+            while not job.state.is_final:
+                job = access.jobs.wait(job.record.id, POLL_S)
+                progress.update(task, completed=job.record.done, total=job.record.total)
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    _show(job, as_json=as_json)
+    raise typer.Exit(0 if job.state in (JobState.SUCCEEDED, JobState.CANCELLED) else FAILED)
+
+
+def progress_bar(console: Console) -> Progress:
+    """The bar that every command shows while it waits."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    )
+
+
+def _show(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(_as_json(job)) + "\n")
+        return
+    out.print(f"{job.record.kind} {job.record.id}: {job.state.value}", highlight=False)
+    if job.error:
+        out.print(f"{job.error['code']}: {job.error['detail']}", markup=False)
+    if job.result:
+        meta = job.result.get("meta")
+        for key, value in (meta if isinstance(meta, Mapping) else {}).items():
+            out.print(f"  {key}: {value}", highlight=False)
+
+
+def _as_json(job: Job) -> dict[str, object]:
+    return {
+        "id": job.record.id,
+        "kind": job.record.kind,
+        "state": job.state.value,
+        "request": job.record.request,
+        "result": job.result,
+        "error": job.error,
+    }
+
+
+if __name__ == "__main__":
+    main()
