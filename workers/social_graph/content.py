@@ -191,8 +191,8 @@ class Content:
 
         Raises `InvalidInput` naming the field.
         """
-        if (parent_content_id is None) != (parent_relation is None):
-            raise InvalidInput("a parent and its relation come together", field="parent_relation")
+        if parent_relation is not None and parent_content_id is None:
+            raise InvalidInput("a relation needs a parent", field="parent_relation")
         return cls(
             id=ObjectId(),
             platform=known_word(Platform, platform, "platform"),
