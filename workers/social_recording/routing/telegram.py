@@ -1,0 +1,86 @@
+"""Telegram: its hosts and the forms of its URLs.
+
+A public name may turn out to be a channel, a group, a bot or a person: only the page tells, so the route says
+channel. Names ignore letter case, invites do not. A message is keyed `name/number`, in a private chat
+`chat id/number`. Mini apps, boosts, bot starts, stickers and the like are no profiles.
+"""
+
+from __future__ import annotations
+
+from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubtype
+from workers.social_recording.routing.patterns import Field, Site, URLParts, content, venue, words
+
+_FIELDS = {
+    "name": Field(regex=r"[a-z][a-z0-9_]{3,31}", folds=True),
+    "id": Field(regex=r"\d{1,12}"),
+    "chat": Field(regex=r"\d{5,20}"),
+    "peer": Field(regex=r"-?\d{3,20}"),
+    # Digits alone are a phone number.
+    "invite": Field(regex=r"(?!\d+\Z)[a-z0-9_-]{10,64}"),
+}
+_RESERVED = words(
+    "addemoji addlist addstickers addtheme auction bg boost call confirmphone contact contract"
+    " folder giftcode invoice joinchat login message newbot nft proxy setlanguage share socks"
+)
+# A name with one of these opens something in the app; it does not show a profile.
+_ACTIONS = words("boost game livestream start startapp startchannel startgroup story videochat voicechat")
+_VENUE = "https://t.me/{name}"
+_POST = "https://t.me/{name}/{id}"
+_INVITE = "https://t.me/+{invite}"
+
+
+def _path_of(parts: URLParts) -> str:
+    """`name.t.me` is the same as `t.me/name`."""
+    labels, _, _ = parts.host.rstrip(".").rpartition(".t.me")
+    name = labels.rpartition(".")[2]
+    return parts.path if name in ("", "www") else f"/{name}{parts.path}"
+
+
+_MAIN = Site(
+    platform=Platform.TELEGRAM,
+    host="t.me",
+    hosts=frozenset({"t.me", "telegram.me", "telegram.dog"}),
+    prefix=r"w{2,4}\d?|[a-z][a-z0-9_]{3,31}",
+    reserved=_RESERVED,
+    rewrite=_path_of,
+    fields=_FIELDS,
+    patterns=(
+        venue(None, "/joinchat/{invite}", key="{invite}", url=_INVITE),
+        venue(None, r"/\+{invite}", key="{invite}", url=_INVITE),
+        content(
+            ContentSubtype.POST,
+            "/c/{chat}(?:/\\d+)?/{id}",
+            key="{chat}/{id}",
+            url="https://t.me/c/{chat}/{id}",
+        ),
+        venue(VenueSubtype.CHANNEL, "/s/{name}", key="{name}", url=_VENUE),
+        content(ContentSubtype.POST, "/s/{name}/{id}", key="{name}/{id}", url=_POST),
+        content(ContentSubtype.UNKNOWN, "/{name}", flags=_ACTIONS, key="{place}", url="https://t.me{place}"),
+        content(ContentSubtype.POST, "/{name}(?:/\\d+)?/{id}", key="{name}/{id}", url=_POST),
+        venue(VenueSubtype.CHANNEL, "/@?{name}", key="{name}", url=_VENUE),
+    ),
+)
+
+
+def _client_path_of(parts: URLParts) -> str:
+    """The web client keeps the chat behind `#`."""
+    if parts.fragment.startswith("@"):
+        return f"/{parts.fragment}"
+    return f"/k/#{parts.fragment}" if parts.fragment else parts.path
+
+
+_CLIENT = Site(
+    platform=Platform.TELEGRAM,
+    host="web.telegram.org",
+    hosts=frozenset({"web.telegram.org"}),
+    prefix="www",
+    rewrite=_client_path_of,
+    fields=_FIELDS,
+    patterns=(
+        venue(VenueSubtype.CHANNEL, "/@{name}", key="{name}", url=_VENUE),
+        content(
+            ContentSubtype.UNKNOWN, "/k/#{peer}", key="/k/#{peer}", url="https://web.telegram.org/k/#{peer}"
+        ),
+    ),
+)
+SITES = (_MAIN, _CLIENT)
