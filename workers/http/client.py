@@ -1,0 +1,346 @@
+"""The one outbound HTTP client, for configured services and for URLs that strangers name.
+
+It owns time limits, body limits, redirects, the address guard, repeats, and the translation of every failure
+into our errors. It decides nothing about what an answer means. Nothing connects before the first call; each
+thread has its own sessions. Every call on the wire passes through `OutboundClient._send`: limits that all
+workers share belong there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from urllib.parse import quote, urlencode
+
+import requests
+from requests.adapters import BaseAdapter
+from requests.structures import CaseInsensitiveDict
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from workers.clock import Budget, Clock
+from workers.errors import ConvergeError, FetchFailed, TargetGone, UnsafeAddress
+from workers.http.addresses import WEB_PORTS, Origin, check_host_literally, parse
+from workers.http.dialer import Connect, Dialer, Resolve, connect_by_system, resolve_by_system
+from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
+from workers.http.redaction import Redactor
+from workers.http.retry import HINT_WAITED_FOR_MAX_S
+from workers.http.session import DialedAdapter, build_session
+from workers.settings import Settings
+
+REDIRECTS_MAX = 5
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_BLOCK_BYTES = 16_384
+# What a redirect says beside its Location is read only to be able to use the connection again.
+_REDIRECT_BODY_MAX_BYTES = 16_384
+# No other coding, because only these are unpacked in bounded steps.
+_ACCEPTED_CODINGS = "gzip, deflate"
+_HEADERS_FOR_ANY_ORIGIN = frozenset({"accept", "accept-language", "user-agent"})
+
+OnCall: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CallLimits:
+    """The limits of every call that does not bring its own."""
+
+    connect_timeout_s: float
+    read_timeout_s: float
+    total_timeout_s: float
+    body_max_bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> _CallLimits:
+        return cls(
+            connect_timeout_s=settings.http_connect_timeout_ms / 1000,
+            read_timeout_s=settings.http_read_timeout_ms / 1000,
+            total_timeout_s=settings.http_total_timeout_ms / 1000,
+            body_max_bytes=settings.http_body_max_bytes,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Hop:
+    """One URL on the way, and how it is asked."""
+
+    url: str
+    wire_url: str
+    is_trusted: bool
+    is_first_origin: bool
+
+
+class OutboundClient:
+    """Asks, within limits. One for a process; safe for any number of threads.
+
+    The base URLs of the configured services are trusted: they may lie inside our network, but only for a
+    request whose destination is a service. A stranger's URL that happens to name one is refused. With
+    `HTTP_SITE_RELAY_URL` (sandboxes), every request to another origin goes to the relay instead.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        *,
+        site_ports: frozenset[int] = WEB_PORTS,
+        resolve: Resolve = resolve_by_system,
+        connect: Connect = connect_by_system,
+    ) -> None:
+        self._clock = clock
+        self._user_agent = settings.http_user_agent
+        self._limits = _CallLimits.of(settings)
+        self._relay_url = settings.http_site_relay_url
+        services = (settings.tracker_base_url, settings.github_base_url, settings.x_syndication_base_url)
+        self._trusted = frozenset(Origin.of(url) for url in services)
+        self._relay = frozenset({Origin.of(self._relay_url)} if self._relay_url else ())
+        self._redactor = Redactor(_secrets_of(settings))
+        self._site_ports = site_ports
+        self._resolve = resolve
+        self._connect = connect
+        self._local = threading.local()
+
+    def fetch(self, request: Request, budget: Budget, on_call: OnCall | None = None) -> Response:
+        """Ask, follow redirects, and repeat as the request's policy says; return the last answer.
+
+        `on_call` is told right before each call on the wire. An answer of any status is returned, except one
+        that asks for a longer wait than an attempt may spend.
+
+        Raises `FetchFailed`, `TargetGone` (`dns_nxdomain`), `UnsafeAddress`, or `BudgetExceeded` when the
+        time was used up before the first call or a stop ended a wait.
+        """
+        policy = request.retry
+        tries_made = 0
+        while True:
+            budget.check()
+            tries_made += 1
+            is_last = tries_made >= policy.tries
+            hint: float | None = None
+            try:
+                response = self._follow(request, budget, on_call)
+            except FetchFailed as exc:
+                if is_last or exc.reason not in policy.failures:
+                    raise
+                wait_s = policy.wait_s(tries_made)
+                if wait_s > budget.remaining_s:
+                    raise
+            else:
+                hint = response.wait_hint_s if policy.heeds_hints else None
+                if not policy.repeats(response.status, tries_made, has_hint=hint is not None):
+                    return response
+                if hint is not None and hint > min(HINT_WAITED_FOR_MAX_S, budget.remaining_s):
+                    raise _later(response, hint)
+                wait_s = policy.wait_s(tries_made) if hint is None else hint
+                if is_last or wait_s > budget.remaining_s:
+                    return response
+            budget.sleep(wait_s)
+
+    def _follow(self, request: Request, budget: Budget, on_call: OnCall | None) -> Response:
+        """Ask once, following redirects, all within one time limit."""
+        total_s = min(request.timeout_s or self._limits.total_timeout_s, budget.remaining_s)
+        ends_at = self._clock.monotonic() + total_s
+        url = self._canonical(_with_query(request))
+        first = Origin.of(url)
+        chain: list[str] = []
+        while True:
+            if url in chain:
+                raise FetchFailed(f"{request.source} redirects in a circle", reason="redirect_loop")
+            if len(chain) > REDIRECTS_MAX:
+                raise FetchFailed(f"{request.source} redirects too often", reason="too_many_redirects")
+            chain.append(url)
+            hop = self._plan(request, url, first)
+            response = self._exchange(request, hop, ends_at, on_call)
+            location = _location(request, response)
+            if location is None:
+                return replace(response, chain=tuple(chain))
+            url = self._next_url(request, url, location)
+
+    def _next_url(self, request: Request, url: str, location: str) -> str:
+        following = self._canonical(location, base=url)
+        if request.redirects is Redirects.SAME_ORIGIN and Origin.of(following) != Origin.of(url):
+            raise FetchFailed(f"{request.source} redirects to another origin", reason="redirect_refused")
+        return following
+
+    def _canonical(self, url: str, base: str | None = None) -> str:
+        """The URL as a browser would ask for it, without fragment and user-info."""
+        parts = parse(url, base)
+        parts.hash = ""
+        parts.username = ""
+        parts.password = ""
+        return str(parts.href)
+
+    def _plan(self, request: Request, url: str, first: Origin) -> _Hop:
+        """Decide how one URL is asked; refuse what needs no connection to be refused."""
+        origin = Origin.of(url)
+        is_trusted = request.destination is Destination.SERVICE and origin in self._trusted
+        wire_url = url
+        if not is_trusted:
+            check_host_literally(origin, self._site_ports)
+            if self._relay_url is not None:
+                wire_url = f"{self._relay_url}?url={quote(url, safe='')}"
+        return _Hop(
+            url=url,
+            wire_url=wire_url,
+            is_trusted=is_trusted or self._relay_url is not None,
+            is_first_origin=origin == first,
+        )
+
+    def _exchange(self, request: Request, hop: _Hop, ends_at: float, on_call: OnCall | None) -> Response:
+        """One call on the wire, with every failure translated."""
+        try:
+            return self._send(request, hop, ends_at, on_call)
+        except TargetGone as exc:
+            if request.destination is Destination.SITE and hop.wire_url == hop.url:
+                raise
+            # A service that we configured exists; only our name server says otherwise.
+            raise FetchFailed(f"{request.source}: {exc}", reason="dns_failed") from exc
+        except UnsafeAddress as exc:
+            if request.destination is Destination.SITE:
+                raise
+            raise FetchFailed(f"{request.source}: {exc}", reason="misconfigured") from exc
+        except (requests.RequestException, HTTPError, OSError, ValueError) as exc:
+            raise self._translated(request, hop, exc) from self._clean_cause(exc)
+
+    def _send(self, request: Request, hop: _Hop, ends_at: float, on_call: OnCall | None) -> Response:
+        total_s = ends_at - self._clock.monotonic()
+        if total_s <= 0:
+            raise FetchFailed(f"{request.source} took too long", reason="timeout")
+        session = self._session(is_trusted=hop.is_trusted)
+        prepared = session.prepare_request(
+            requests.Request(
+                request.method, hop.wire_url, headers=self._headers(request, hop), json=request.json_body
+            )
+        )
+        adapter = session.get_adapter(hop.wire_url)
+        timeout = self._start_timer(adapter, total_s)
+        started_at = self._clock.monotonic()
+        if on_call is not None:
+            on_call()
+        # Not `session.send`: it would read the whole body of a redirect into memory, without any limit.
+        with closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer:
+            is_redirect = answer.status_code in _REDIRECT_STATUSES
+            body, is_cut = _read_body(answer, request, self._body_max_bytes(request, is_redirect=is_redirect))
+        return Response(
+            source=request.source,
+            status=answer.status_code,
+            headers=CaseInsensitiveDict(answer.headers),
+            body=body,
+            url=hop.url,
+            chain=(hop.url,),
+            received_at=self._clock.now(),
+            elapsed_s=self._clock.monotonic() - started_at,
+            is_cut=is_cut,
+        )
+
+    def _start_timer(self, adapter: BaseAdapter, total_s: float) -> tuple[float, float]:
+        limits = self._limits
+        if isinstance(adapter, DialedAdapter):
+            adapter.dialer.timer.start(total_s, limits.read_timeout_s)
+        return min(limits.connect_timeout_s, total_s), min(limits.read_timeout_s, total_s)
+
+    def _body_max_bytes(self, request: Request, *, is_redirect: bool) -> int:
+        return (
+            _REDIRECT_BODY_MAX_BYTES if is_redirect else request.body_max_bytes or self._limits.body_max_bytes
+        )
+
+    def _headers(self, request: Request, hop: _Hop) -> dict[str, str]:
+        """Our own headers and the caller's; to another origin than the first, only those without a secret."""
+        headers = {"User-Agent": self._user_agent, "Accept-Encoding": _ACCEPTED_CODINGS}
+        given = request.headers.items()
+        return headers | {
+            name: value
+            for name, value in given
+            if hop.is_first_origin or name.lower() in _HEADERS_FOR_ANY_ORIGIN
+        }
+
+    def _session(self, *, is_trusted: bool) -> requests.Session:
+        """This thread's session; trusted calls have their own, so that no other uses their sockets."""
+        name = "trusted" if is_trusted else "site"
+        session: requests.Session | None = getattr(self._local, name, None)
+        if session is None:
+            dialer = Dialer(
+                connect_timeout_s=self._limits.connect_timeout_s,
+                trusted=self._trusted | self._relay if is_trusted else frozenset(),
+                ports=self._site_ports,
+                resolve=self._resolve,
+                connect=self._connect,
+            )
+            session = build_session(dialer)
+            setattr(self._local, name, session)
+        return session
+
+    def _translated(self, request: Request, hop: _Hop, error: Exception) -> ConvergeError:
+        reason, what = _reason_of(error)
+        where = self._redactor.redact(hop.url)
+        return FetchFailed(f"{request.source}: {what} ({where})", reason=reason)
+
+    def _clean_cause(self, error: Exception) -> Exception | None:
+        """The error itself as the cause, unless its text would carry a secret into a log."""
+        return error if self._redactor.is_clean(str(error)) else None
+
+
+def _secrets_of(settings: Settings) -> list[str]:
+    secrets = (settings.app_secret_key, settings.tracker_api_key, settings.github_token)
+    return [secret.get_secret_value() for secret in secrets if secret is not None]
+
+
+def _with_query(request: Request) -> str:
+    if not request.query:
+        return request.url
+    separator = "&" if "?" in request.url else "?"
+    return f"{request.url}{separator}{urlencode(request.query)}"
+
+
+def _location(request: Request, response: Response) -> str | None:
+    """Where a redirect leads, as text; None for any other answer."""
+    if request.method != "GET" or response.status not in _REDIRECT_STATUSES:
+        return None
+    location = response.headers.get("location", "")
+    # HTTP headers arrive as Latin-1, but those who write letters outside ASCII write UTF-8.
+    with suppress(UnicodeError):
+        location = location.encode("latin-1").decode("utf-8")
+    return location.strip() or None
+
+
+def _read_body(answer: requests.Response, request: Request, max_bytes: int) -> tuple[bytes, bool]:
+    """Read the unpacked body up to the limit; return it and whether it was cut.
+
+    Raises `FetchFailed` (`body_too_large`) when the request does not want a part.
+    """
+    may_cut = request.large_body is LargeBody.CUT or answer.status_code in _REDIRECT_STATUSES
+    body = bytearray()
+    for block in answer.iter_content(_BLOCK_BYTES):
+        body += block
+        if len(body) > max_bytes:
+            if not may_cut:
+                raise FetchFailed(
+                    f"{request.source} sent more than {max_bytes} unpacked bytes", reason="body_too_large"
+                )
+            return bytes(body[:max_bytes]), True
+    return bytes(body), False
+
+
+def _later(response: Response, hint_s: float) -> FetchFailed:
+    reason = "rate_limited" if response.status in (403, 429) else f"http_{response.status}"
+    return FetchFailed(
+        f"{response.source} answered {response.status} and asks to come back in {hint_s:.0f} s",
+        reason=reason,
+        retry_in_s=hint_s,
+    )
+
+
+def _reason_of(error: Exception) -> tuple[str, str]:
+    """The stored reason of a failure below HTTP, and its words for people."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return "tls_failed", "the secure connection could not be set up"
+    is_wrapped_timeout = bool(error.args) and isinstance(error.args[0], ReadTimeoutError | TimeoutError)
+    if isinstance(error, requests.Timeout | TimeoutError | ReadTimeoutError) or is_wrapped_timeout:
+        return "timeout", "no answer within the time limit"
+    if isinstance(error, requests.exceptions.ContentDecodingError):
+        return "bad_encoding", "the body cannot be unpacked"
+    if isinstance(error, requests.exceptions.InvalidURL | ValueError) and not isinstance(
+        error, requests.exceptions.InvalidHeader
+    ):
+        return "bad_url", "the address cannot be asked"
+    return "connection_failed", "the connection was refused or broke"

@@ -1,0 +1,114 @@
+"""`requests` sessions whose every connection is opened by a `Dialer`. Built once per thread, reused after.
+
+This module is the only one that reaches into urllib3's connection classes.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.poolmanager import PoolManager
+from urllib3.util.ssl_ import create_urllib3_context
+
+from workers.http.addresses import Origin
+from workers.http.dialer import Dialer, TimedTLSSocket
+
+# One thread talks to one host at a time, so a second connection to it would never be used. The number of
+# hosts is what a thread may keep warm.
+_HOSTS_MAX = 16
+_CONNECTIONS_PER_HOST = 1
+
+
+class _DialedConnection(HTTPConnection):
+    """A connection to whatever address the dialer allows."""
+
+    def __init__(self, *args: Any, dialer: Dialer, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._dialer = dialer
+
+    def _new_conn(self) -> socket.socket:
+        return self._dialer.open(Origin(scheme="http", host=self._dns_host.strip("[]"), port=self.port))
+
+
+class _DialedTLSConnection(HTTPSConnection):
+    """The same for TLS; the certificate is checked against the name, the connection goes to the address."""
+
+    def __init__(self, *args: Any, dialer: Dialer, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._dialer = dialer
+
+    def _new_conn(self) -> socket.socket:
+        return self._dialer.open(Origin(scheme="https", host=self._dns_host.strip("[]"), port=self.port))
+
+    def connect(self) -> None:
+        """Connect and shake hands, then put the reads under the call's time."""
+        super().connect()
+        if isinstance(self.sock, TimedTLSSocket):
+            self.sock.timer = self._dialer.timer
+
+
+class _DialedPool(HTTPConnectionPool):
+    ConnectionCls = _DialedConnection
+
+
+class _DialedTLSPool(HTTPSConnectionPool):
+    ConnectionCls = _DialedTLSConnection
+
+
+class _DialedPoolManager(PoolManager):
+    """Hands the dialer on to each new connection."""
+
+    def __init__(self, dialer: Dialer, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.pool_classes_by_scheme = {"http": _DialedPool, "https": _DialedTLSPool}
+        self._dialer = dialer
+
+    def _new_pool(
+        self, scheme: str, host: str, port: int, request_context: dict[str, Any] | None = None
+    ) -> HTTPConnectionPool:
+        pool = super()._new_pool(scheme, host, port, request_context)
+        pool.conn_kw["dialer"] = self._dialer
+        return pool
+
+
+class DialedAdapter(HTTPAdapter):
+    """The transport of a session. It makes each call once: repeating is the client's decision."""
+
+    def __init__(self, dialer: Dialer) -> None:
+        self.dialer = dialer
+        super().__init__(pool_connections=_HOSTS_MAX, pool_maxsize=_CONNECTIONS_PER_HOST)
+
+    def init_poolmanager(
+        self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
+    ) -> None:
+        """Build the pools around the dialer and a TLS context that makes timed sockets."""
+        context: ssl.SSLContext = create_urllib3_context()
+        context.sslsocket_class = TimedTLSSocket
+        self.poolmanager = _DialedPoolManager(
+            self.dialer,
+            num_pools=connections,
+            maxsize=maxsize,
+            block=block,
+            ssl_context=context,
+            **pool_kwargs,
+        )
+
+
+def build_session(dialer: Dialer) -> requests.Session:
+    """A session without cookies, and deaf to proxies and passwords in the environment or home directory."""
+    session = requests.Session()
+    session.trust_env = False
+    session.headers.clear()
+    session.cookies = RequestsCookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+    adapter = DialedAdapter(dialer)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
