@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 the job failed or something differs, 2 wrong use or bad se
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -90,11 +91,14 @@ def migrate(as_json: AsJSON = False) -> None:
         report = migrate_indexes(connect(_settings()))
     except ConvergeError as exc:
         _end(str(exc), FAILED)
+    found = dataclasses.asdict(report)
     if as_json:
-        sys.stdout.write(json.dumps(report.to_json()) + "\n")
+        sys.stdout.write(json.dumps(found) + "\n")
     else:
-        out.print(report.summary(), highlight=False, markup=False)
-    raise typer.Exit(0 if report.is_clean else FAILED)
+        for state, names in found.items():
+            if names:
+                out.print(f"{state}: {len(names)} ({', '.join(names)})", highlight=False, markup=False)
+    raise typer.Exit(0 if report.is_as_written else FAILED)
 
 
 @main.command()

@@ -109,7 +109,7 @@ class Services:
         access = JobAccess(settings, clock, messenger, redis)
         leases = LeaseStore(redis, clock)
         database = connect(settings)
-        tokens = TokenRepository(database)
+        tokens = TokenRepository(database, clock)
         http = OutboundClient(settings, clock)
         tracker = TrackerClient(http, settings)
         limits = RecordingLimits(
@@ -126,8 +126,8 @@ class Services:
         )
         collector = URLCollector(
             leases=leases,
-            generators=Generators(http, settings, clock),
-            stored=StoredObjects(database),
+            generators=Generators(http, settings),
+            stored=StoredObjects(database, clock),
             writer=GraphWriter(database, clock),
             clock=clock,
             limits=limits,

@@ -15,20 +15,22 @@ from enum import StrEnum
 from workers.clock import Budget, Clock
 from workers.errors import Busy, LeaseLost
 from workers.leases import Lease, LeaseStore
+from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
-from workers.social_graph.vocabulary import ContentSubtype, FetchStatus
+from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
 from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status, status_of_error
 from workers.social_recording.generators.generator import CallCounter, FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects
 from workers.social_recording.object_graph import ContentDraft, ObjectGroup, SocialObjectGraph
-from workers.social_recording.routing import leads_inside, links_in, route
-from workers.social_recording.routing.route import Route
+from workers.social_recording.routing import Rejection, Route, leads_inside, links_in, route
 from workers.social_recording.tracker import TokenInfo, TrackerClient
 
 log = logging.getLogger(__name__)
 
 URL_LEASE_TTL_MS = 30_000
+# The fields in which a bare `@name` is meant as a handle of that platform.
+HANDLE_SLOTS = {"twitter": Platform.X, "telegram": Platform.TELEGRAM, "tiktok": Platform.TIKTOK}
 
 
 class TokenOutcome(StrEnum):
@@ -219,16 +221,19 @@ class TokenRecorder:
             return TokenReport(outcome=TokenOutcome.UNRESOLVED)
         links, dropped = links_of(info)
         elements = [self._collect(info, url, lease, budget) for url in links]
-        lease.check()
-        self._tokens.insert(
-            Token.of(
-                address=address,
-                symbol=info.symbol,
-                first_transfer_at=info.first_transfer_at,
-                social_urls=elements,
-                created_at=self._clock.now(),
-            )
+        token = Token.of(
+            address=address,
+            symbol=info.symbol,
+            first_transfer_at=info.first_transfer_at,
+            social_urls=elements,
+            created_at=self._clock.now(),
         )
+        lease.check()
+        try:
+            self._tokens.insert(token)
+        except DuplicateKey:
+            # Only after a loss of Redis data can two workers have held the lease: the other one's stands.
+            return TokenReport(outcome=TokenOutcome.ALREADY_SEEN)
         return TokenReport(
             outcome=TokenOutcome.RECORDED,
             urls=[{"url": e.url, "status": e.status.value, "reason": e.reason} for e in elements],
@@ -266,9 +271,11 @@ def links_of(info: TokenInfo) -> tuple[list[str], list[dict[str, object]]]:
     links: dict[str, None] = {}
     dropped: list[dict[str, object]] = []
     for slot, text in info.url_slots().items():
-        found, refused = links_in(text)
-        links.update(dict.fromkeys(found))
-        dropped += [{"slot": slot, "reason": reason} for reason in refused]
+        for found in links_in(text, handles_of=HANDLE_SLOTS.get(slot)):
+            if found.url is not None:
+                links[found.url] = None
+            elif found.reason is not Rejection.EMPTY:
+                dropped.append({"slot": slot, "text": found.text, "reason": str(found.reason)})
     return list(links), dropped
 
 

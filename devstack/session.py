@@ -1,0 +1,54 @@
+"""`converge up`: the stack in the foreground, until Ctrl-C."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from devstack.folders import InUse
+from devstack.processes import StartFailed
+from devstack.stack import FLOWER_USER, Stack
+
+
+def keep_up(out: Console, err: Console, *, api_port: int = 0) -> int:
+    """Start everything, print where it is, and keep it up; return the exit code.
+
+    Data stay in the checkout for the next time. Ends with 0 on Ctrl-C and with 1 when something ends by
+    itself or cannot be started.
+    """
+    try:
+        err.print("starting ...", style="dim")
+        with Stack(keep_data=True, api_port=api_port) as stack:
+            _print_addresses(out, stack)
+            try:
+                ended = stack.wait()
+            except KeyboardInterrupt:
+                err.print("stopping ...", style="dim")
+                return 0
+            err.print(f"{ended} has ended by itself; its last lines:", style="red")
+            err.print(stack.processes[ended].log_tail(), markup=False, highlight=False)
+            return 1
+    except (StartFailed, InUse) as exc:
+        err.print(str(exc), style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _print_addresses(out: Console, stack: Stack) -> None:
+    lines = (
+        f"API      {stack.api_url}   (x-api-key: {stack.api_key})",
+        f"Flower   {stack.flower_url}   ({FLOWER_USER} / {stack.flower_password})",
+        f"sandbox  {stack.sandbox_url}/_sandbox/calls",
+        f"Redis    {stack.valkey.url}",
+        f"MongoDB  {stack.mongo.url}",
+        f"logs     {stack.logs}",
+        "",
+        "Try it:",
+        f"  curl -s -X POST {stack.api_url}/api/v1/internal/social-recording/reconcile \\",
+        f"    -H 'x-api-key: {stack.api_key}' -H 'content-type: application/json' -H 'Prefer: wait=60' \\",
+        """    -d '{"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-02-01T00:00:00Z"}'""",
+        "",
+        "Ctrl-C stops everything; the data stay for the next time.",
+    )
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,350 @@
+"""The HTTP face on a real broker, without a worker: what it refuses, what it takes, what it answers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from redis import Redis
+from werkzeug.datastructures import Headers
+
+from app import create_app
+from devstack.mongo import MongoServer
+from devstack.valkey import ValkeyServer
+from tests.conftest import make_settings
+from workers.services import open_job_access
+from workers.settings import Settings
+
+RECONCILE = "/api/v1/internal/social-recording/reconcile"
+RETRY = "/api/v1/internal/social-recording/retry"
+RANGE = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-01-02T00:00:00Z"}
+KEY = {"x-api-key": "test-key"}
+ADDRESS = "So11111111111111111111111111111111111111112"
+
+
+@pytest.fixture
+def settings(redis: Redis, valkey: ValkeyServer, mongo: MongoServer) -> Settings:
+    return make_settings(
+        broker_url=valkey.url_of(0),
+        result_backend_url=valkey.url_of(1),
+        redis_url=valkey.url_of(2),
+        mongo_url=mongo.url,
+    )
+
+
+@pytest.fixture
+def client(settings: Settings) -> FlaskClient:
+    return create_app(open_job_access(settings)).test_client()
+
+
+@pytest.fixture
+def queue(redis: Redis) -> list[bytes]:
+    """The messages on the jobs queue, as they are when looked at."""
+
+    class Queue(list[bytes]):
+        def __len__(self) -> int:
+            return int(redis.llen("converge:jobs"))
+
+    return Queue()
+
+
+def problem_of(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.content_type == "application/problem+json"
+    body: dict[str, Any] = response.get_json()
+    assert body["status"] == status
+    assert {"type", "title", "code", "detail"} <= body.keys()
+    return body
+
+
+def test_a_reconcile_is_accepted_with_its_job_and_a_place_to_poll(
+    client: FlaskClient, queue: list[bytes]
+) -> None:
+    response = client.post(RECONCILE, json=RANGE, headers=KEY)
+    assert response.status_code == 202
+    job = response.get_json()
+    assert response.headers["Location"] == f"/api/v1/jobs/{job['id']}"
+    assert int(response.headers["Retry-After"]) > 0
+    assert (job["kind"], job["state"]) == ("social.reconcile", "queued")
+    assert job["request"] == {
+        "startDate": "2026-01-01T00:00:00.000Z",
+        "endDate": "2026-01-02T00:00:00.000Z",
+        "minAfCount": 3,
+        "limit": 20,
+        "deadlineMs": 45000,
+    }
+    assert len(queue) == 1
+    polled = client.get(response.headers["Location"], headers=KEY)
+    assert polled.status_code == 200
+    assert polled.get_json()["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"startDate": None}, "startDate"),
+        ({"endDate": None}, "endDate"),
+        ({"startDate": "yesterday"}, "startDate"),
+        ({"startDate": 1767225600}, "startDate"),
+        ({"startDate": "1767225600"}, "startDate"),
+        ({"startDate": "2026-01-01T00:00:00"}, "startDate"),
+        ({"startDate": "2026-01-01"}, "startDate"),
+        ({"startDate": "0001-01-01T00:00:00+14:00"}, "startDate"),
+        ({"endDate": RANGE["startDate"]}, "endDate"),
+        ({"endDate": "2025-12-31T00:00:00Z"}, "endDate"),
+        ({"minAfCount": 0}, "minAfCount"),
+        ({"minAfCount": True}, "minAfCount"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"limit": "x"}, "limit"),
+        ({"limit": "20"}, "limit"),
+        ({"limit": 1.5}, "limit"),
+        ({"deadlineMs": 999}, "deadlineMs"),
+        ({"deadlineMs": 300001}, "deadlineMs"),
+        ({"afGroupIds": ["1"]}, "afGroupIds"),
+        ({"reconcile_limit": 1}, "reconcile_limit"),
+    ],
+)
+def test_an_invalid_reconcile_names_the_field_and_queues_nothing(
+    client: FlaskClient, queue: list[bytes], changes: dict[str, Any], field: str
+) -> None:
+    body = {key: value for key, value in {**RANGE, **changes}.items() if value is not None}
+    problem = problem_of(client.post(RECONCILE, json=body, headers=KEY), 400)
+    assert problem["code"] == "VALIDATION"
+    assert [error["pointer"] for error in problem["errors"]] == [f"/{field}"]
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"\xff\xfe",
+        b'{"startDate": NaN}',
+        b'"{\\"startDate\\": 1}"',
+        b"1",
+        b"",
+    ],
+)
+def test_a_body_that_is_no_object_is_refused(client: FlaskClient, queue: list[bytes], body: bytes) -> None:
+    headers = {**KEY, "content-type": "application/json"}
+    assert problem_of(client.post(RECONCILE, data=body, headers=headers), 400)["code"] == "VALIDATION"
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"statuses": ["foo"]}, "statuses/0"),
+        ({"statuses": []}, "statuses"),
+        ({"statuses": "error"}, "statuses"),
+        ({"limit": 201}, "limit"),
+        ({"limit": 0}, "limit"),
+        ({"minIntervalMinutes": -1}, "minIntervalMinutes"),
+        ({"tokenAddresses": ["not base58 0OIl"]}, "tokenAddresses/0"),
+        ({"tokenAddresses": [ADDRESS] * 1001}, "tokenAddresses"),
+    ],
+)
+def test_an_invalid_retry_names_the_field(
+    client: FlaskClient, queue: list[bytes], body: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(client.post(RETRY, json=body, headers=KEY), 400)
+    assert [error["pointer"] for error in problem["errors"]] == [f"/{field}"]
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("statuses", [["ok"], ["error", "ok"]])
+def test_reopening_a_success_is_refused(client: FlaskClient, queue: list[bytes], statuses: list[str]) -> None:
+    problem = problem_of(client.post(RETRY, json={"statuses": statuses}, headers=KEY), 422)
+    assert problem["code"] == "STATUS_NOT_RETRYABLE"
+    assert len(queue) == 0
+
+
+def test_a_retry_without_a_body_equals_one_with_all_defaults(client: FlaskClient) -> None:
+    bare = client.post(RETRY, headers=KEY).get_json()["request"]
+    full = client.post(
+        RETRY,
+        json={
+            "statuses": ["error", "skipped_paid", "unsupported"],
+            "limit": 50,
+            "deadlineMs": 45000,
+            "minIntervalMinutes": 60,
+        },
+        headers=KEY,
+    ).get_json()["request"]
+    assert bare == full
+
+
+def test_settings_change_the_defaults_and_the_body_wins(settings: Settings) -> None:
+    changed = settings.model_copy(
+        update={
+            "social_record_reconcile_limit": 7,
+            "social_record_deadline_ms": 5000,
+            "social_record_af_investor_threshold": 9,
+        }
+    )
+    client = create_app(open_job_access(changed)).test_client()
+    asked = client.post(RECONCILE, json={**RANGE, "limit": 8}, headers=KEY).get_json()["request"]
+    assert (asked["limit"], asked["deadlineMs"], asked["minAfCount"]) == (8, 5000, 9)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-api-key": ""},
+        {"x-api-key": "wrong"},
+        {"x-api-key": "test-key "},
+        {"x-api-key": "tést-key"},
+        {"Authorization": "Bearer test-key"},
+    ],
+)
+@pytest.mark.parametrize("path", [RECONCILE, RETRY, "/api/v1/jobs/x/cancel"])
+def test_without_the_key_nothing_is_done(
+    client: FlaskClient, queue: list[bytes], headers: dict[str, str], path: str
+) -> None:
+    assert problem_of(client.post(path, json=RANGE, headers=headers), 401)["code"] == "UNAUTHORIZED"
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize("values", [["test-key", "wrong"], ["wrong", "test-key"], ["test-key", "test-key"]])
+def test_a_doubled_key_is_refused(client: FlaskClient, queue: list[bytes], values: list[str]) -> None:
+    headers = Headers([("x-api-key", value) for value in values])
+    problem_of(client.post(RECONCILE, json=RANGE, headers=headers), 401)
+    assert len(queue) == 0
+
+
+def test_every_route_but_health_needs_the_key(client: FlaskClient) -> None:
+    rules = [rule for rule in client.application.url_map.iter_rules() if rule.endpoint != "static"]
+    open_routes = set()
+    for rule in rules:
+        path = rule.rule.replace("<job_id>", "x")
+        for method in sorted((rule.methods or set()) & {"GET", "POST"}):
+            if client.open(path, method=method).status_code != 401:
+                open_routes.add(path)
+    assert open_routes == {"/healthz", "/readyz"}
+
+
+def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None:
+    """No endpoint exists for the schedule alone."""
+    routes = {rule.rule for rule in client.application.url_map.iter_rules() if rule.endpoint != "static"}
+    assert routes == {
+        "/healthz",
+        "/readyz",
+        "/api/v1/openapi.json",
+        "/api/v1/jobs",
+        "/api/v1/jobs/<job_id>",
+        "/api/v1/jobs/<job_id>/cancel",
+        RECONCILE,
+        RETRY,
+    }
+
+
+def test_the_guard_can_be_dropped_behind_a_closed_network(settings: Settings) -> None:
+    client = create_app(open_job_access(settings.model_copy(update={"auth_disabled": True}))).test_client()
+    assert client.post(RETRY).status_code == 202
+
+
+def test_an_unknown_job_is_not_found(client: FlaskClient) -> None:
+    for path in ("/api/v1/jobs/nope", "/api/v1/jobs/00000000-0000-4000-8000-000000000000"):
+        assert problem_of(client.get(path, headers=KEY), 404)["code"] == "JOB_NOT_FOUND"
+
+
+def test_an_unknown_path_and_a_wrong_method_are_problems(client: FlaskClient) -> None:
+    problem_of(client.post("/internal/social-recording/reconcile", json=RANGE, headers=KEY), 404)
+    response = client.get(RECONCILE, headers=KEY)
+    problem_of(response, 405)
+    assert "POST" in response.headers["Allow"]
+
+
+def test_a_body_beyond_the_limit_is_refused(client: FlaskClient, queue: list[bytes]) -> None:
+    problem_of(client.post(RECONCILE, data=b" " * 2_000_000, headers=KEY), 413)
+    assert len(queue) == 0
+
+
+def test_the_same_idempotency_key_gives_the_same_job(client: FlaskClient, queue: list[bytes]) -> None:
+    headers = {**KEY, "Idempotency-Key": "night-1"}
+    first = client.post(RECONCILE, json=RANGE, headers=headers).get_json()
+    second = client.post(RECONCILE, json=RANGE, headers=headers).get_json()
+    assert first["id"] == second["id"]
+    assert len(queue) == 1
+    other = client.post(RECONCILE, json={**RANGE, "limit": 1}, headers=headers)
+    assert problem_of(other, 422)["code"] == "IDEMPOTENCY_KEY_REUSED"
+    bad = client.post(RECONCILE, json=RANGE, headers={**KEY, "Idempotency-Key": "x" * 201})
+    assert problem_of(bad, 400)["errors"][0]["pointer"] == "/Idempotency-Key"
+
+
+def test_jobs_are_listed_a_page_at_a_time(client: FlaskClient) -> None:
+    ids = [client.post(RETRY, headers=KEY).get_json()["id"] for _ in range(5)]
+    first = client.get("/api/v1/jobs?limit=3&kind=social.retry&state=queued", headers=KEY).get_json()
+    rest = client.get(first["links"]["next"], headers=KEY).get_json()
+    assert [job["id"] for job in first["data"] + rest["data"]] == ids[::-1]
+    assert rest["meta"]["cursor"] is None
+    for query, field in (
+        ("kind=x", "kind"),
+        ("state=x", "state"),
+        ("cursor=!", "cursor"),
+        ("limit=0", "limit"),
+    ):
+        problem = problem_of(client.get(f"/api/v1/jobs?{query}", headers=KEY), 400)
+        assert [error["pointer"] for error in problem["errors"]] == [f"/{field}"]
+
+
+def test_a_queued_job_can_be_cancelled(client: FlaskClient) -> None:
+    job_id = client.post(RETRY, headers=KEY).get_json()["id"]
+    response = client.post(f"/api/v1/jobs/{job_id}/cancel", headers=KEY)
+    assert response.status_code == 202
+    assert response.get_json()["state"] == "cancelled"
+    again = client.post(f"/api/v1/jobs/{job_id}/cancel", headers=KEY)
+    assert problem_of(again, 409)["code"] == "JOB_ALREADY_FINISHED"
+
+
+def test_a_caller_that_waits_gets_the_queued_job_when_its_time_is_over(client: FlaskClient) -> None:
+    started = time.monotonic()
+    response = client.post(RECONCILE, json=RANGE, headers={**KEY, "Prefer": "wait=1"})
+    assert response.status_code == 202
+    assert response.headers["Preference-Applied"] == "wait=1"
+    assert 0.9 < time.monotonic() - started < 3
+
+
+def test_an_unchanged_job_is_answered_with_304(client: FlaskClient) -> None:
+    location = client.post(RETRY, headers=KEY).headers["Location"]
+    etag = client.get(location, headers=KEY).headers["ETag"]
+    assert client.get(location, headers={**KEY, "If-None-Match": etag}).status_code == 304
+
+
+def test_a_broker_that_is_down_is_said_at_once_and_nothing_remains(settings: Settings, redis: Redis) -> None:
+    away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
+    client = create_app(open_job_access(away)).test_client()
+    for _ in range(2):
+        started = time.monotonic()
+        response = client.post(RECONCILE, json=RANGE, headers=KEY)
+        assert problem_of(response, 503)["code"] == "BROKER_UNAVAILABLE"
+        assert int(response.headers["Retry-After"]) > 0
+        assert time.monotonic() - started < 5
+    assert Redis.from_url(settings.redis_url).keys("converge:job*") == []
+
+
+def test_health_tells_what_is_missing(client: FlaskClient, settings: Settings) -> None:
+    assert client.get("/healthz").get_json() == {"status": "ok"}
+    not_ready = client.get("/readyz")
+    assert not_ready.status_code == 503
+    checks = not_ready.get_json()["checks"]
+    assert (checks["redis"], checks["mongodb"]) == ("ok", "ok")
+    assert checks["workers"] == "no worker answers on jobs, records"
+    away = settings.model_copy(
+        update={"redis_url": "redis://127.0.0.1:9/0", "mongo_url": "mongodb://127.0.0.1:9"}
+    )
+    checks = create_app(open_job_access(away)).test_client().get("/readyz").get_json()["checks"]
+    assert checks == {"redis": "not reachable", "workers": "unknown", "mongodb": "not reachable"}
+
+
+def test_the_specification_is_served(client: FlaskClient) -> None:
+    spec = client.get("/api/v1/openapi.json", headers=KEY).get_json()
+    assert spec["openapi"].startswith("3.1")
+    assert RECONCILE in spec["paths"]
