@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Request, abort
+from flask import Request, abort, jsonify
 from flask.json.provider import DefaultJSONProvider
 from flask_openapi import Info, OpenAPI
 from werkzeug.exceptions import BadRequest
@@ -51,8 +51,6 @@ def create_app(access: JobAccess) -> OpenAPI:
         info=Info(title="Converge", version="1"),
         validation_error_status=400,
         validation_error_callback=problems.of_validation,
-        doc_prefix="/api/v1",
-        doc_url="/openapi.json",
         doc_ui=False,
     )
     app.openapi_version = "3.1.0"
@@ -64,4 +62,5 @@ def create_app(access: JobAccess) -> OpenAPI:
     problems.register(app)
     for module in (health, jobs, social_recording):
         app.register_api(module.blueprint)
+    app.add_url_rule("/api/v1/openapi.json", "openapi", lambda: jsonify(app.api_doc))
     return app

@@ -74,6 +74,11 @@ class JobAccess:
             queue_expires_s=settings.job_queue_expires_s,
         )
 
+    def close(self) -> None:
+        """Close the connections; for processes that go on without them, such as tests."""
+        self._redis.close()
+        self._database.client.close()
+
     def readiness(self) -> dict[str, str]:
         """What is ready and what is not: `ok` or a few words for Redis, MongoDB and the workers."""
         state: dict[str, str] = {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -34,9 +36,17 @@ def settings(redis: Redis, valkey: ValkeyServer, mongo: MongoServer) -> Settings
     )
 
 
+@contextmanager
+def client_of(settings: Settings) -> Iterator[FlaskClient]:
+    access = open_job_access(settings)
+    yield create_app(access).test_client()
+    access.close()
+
+
 @pytest.fixture
-def client(settings: Settings) -> FlaskClient:
-    return create_app(open_job_access(settings)).test_client()
+def client(settings: Settings) -> Iterator[FlaskClient]:
+    with client_of(settings) as client:
+        yield client
 
 
 @pytest.fixture
@@ -69,8 +79,8 @@ def test_a_reconcile_is_accepted_with_its_job_and_a_place_to_poll(
     assert int(response.headers["Retry-After"]) > 0
     assert (job["kind"], job["state"]) == ("social.reconcile", "queued")
     assert job["request"] == {
-        "startDate": "2026-01-01T00:00:00.000Z",
-        "endDate": "2026-01-02T00:00:00.000Z",
+        "startDate": "2026-01-01T00:00:00Z",
+        "endDate": "2026-01-02T00:00:00Z",
         "minAfCount": 3,
         "limit": 20,
         "deadlineMs": 45000,
@@ -188,8 +198,8 @@ def test_settings_change_the_defaults_and_the_body_wins(settings: Settings) -> N
             "social_record_af_investor_threshold": 9,
         }
     )
-    client = create_app(open_job_access(changed)).test_client()
-    asked = client.post(RECONCILE, json={**RANGE, "limit": 8}, headers=KEY).get_json()["request"]
+    with client_of(changed) as client:
+        asked = client.post(RECONCILE, json={**RANGE, "limit": 8}, headers=KEY).get_json()["request"]
     assert (asked["limit"], asked["deadlineMs"], asked["minAfCount"]) == (8, 5000, 9)
 
 
@@ -246,8 +256,8 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
 
 
 def test_the_guard_can_be_dropped_behind_a_closed_network(settings: Settings) -> None:
-    client = create_app(open_job_access(settings.model_copy(update={"auth_disabled": True}))).test_client()
-    assert client.post(RETRY).status_code == 202
+    with client_of(settings.model_copy(update={"auth_disabled": True})) as client:
+        assert client.post(RETRY).status_code == 202
 
 
 def test_an_unknown_job_is_not_found(client: FlaskClient) -> None:
@@ -320,13 +330,13 @@ def test_an_unchanged_job_is_answered_with_304(client: FlaskClient) -> None:
 
 def test_a_broker_that_is_down_is_said_at_once_and_nothing_remains(settings: Settings, redis: Redis) -> None:
     away = settings.model_copy(update={"broker_url": "redis://127.0.0.1:9/0"})
-    client = create_app(open_job_access(away)).test_client()
-    for _ in range(2):
-        started = time.monotonic()
-        response = client.post(RECONCILE, json=RANGE, headers=KEY)
-        assert problem_of(response, 503)["code"] == "BROKER_UNAVAILABLE"
-        assert int(response.headers["Retry-After"]) > 0
-        assert time.monotonic() - started < 5
+    with client_of(away) as client:
+        for _ in range(2):
+            started = time.monotonic()
+            response = client.post(RECONCILE, json=RANGE, headers=KEY)
+            assert problem_of(response, 503)["code"] == "BROKER_UNAVAILABLE"
+            assert int(response.headers["Retry-After"]) > 0
+            assert time.monotonic() - started < 5
     assert Redis.from_url(settings.redis_url).keys("converge:job*") == []
 
 
@@ -340,7 +350,8 @@ def test_health_tells_what_is_missing(client: FlaskClient, settings: Settings) -
     away = settings.model_copy(
         update={"redis_url": "redis://127.0.0.1:9/0", "mongo_url": "mongodb://127.0.0.1:9"}
     )
-    checks = create_app(open_job_access(away)).test_client().get("/readyz").get_json()["checks"]
+    with client_of(away) as impatient:
+        checks = impatient.get("/readyz").get_json()["checks"]
     assert checks == {"redis": "not reachable", "workers": "unknown", "mongodb": "not reachable"}
 
 

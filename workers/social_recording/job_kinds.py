@@ -17,11 +17,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    model_validator,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic.alias_generators import to_camel
 
-from workers.clock import to_iso
 from workers.errors import InvalidInput
 from workers.jobs.kinds import JobKind
 from workers.settings import Settings
@@ -53,7 +53,6 @@ class _Body(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         extra="forbid",
-        json_encoders={datetime: to_iso},
     )
 
 
@@ -71,11 +70,13 @@ class ReconcileRequest(_Body):
     limit: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
     deadline_ms: DeadlineMs | None = None
 
-    @model_validator(mode="after")
-    def _check_range(self) -> ReconcileRequest:
-        if self.start_date >= self.end_date:
-            raise ValueError("endDate must be after startDate")
-        return self
+    @field_validator("end_date")
+    @classmethod
+    def _check_range(cls, end_date: datetime, info: ValidationInfo) -> datetime:
+        start_date = info.data.get("start_date")
+        if start_date is not None and start_date >= end_date:
+            raise ValueError("must be after startDate")
+        return end_date
 
     def with_defaults(self, settings: Settings) -> CompleteReconcileRequest:
         """Fill in what the caller left out."""
