@@ -131,23 +131,31 @@ def _repair(piece: str, handles_of: Platform | None) -> str | Rejection:
     if len(piece) > LINK_MAX:
         return Rejection.TOO_LONG
     text = _trimmed(piece)
-    label = None if _SCHEME.match(text) or _BARE_HOST.fullmatch(text) else _LABEL.match(text)
-    if label is not None and not _OTHER_SCHEME.match(text):
-        text = _trimmed(text[label.end() :])
     scheme = _SCHEME.match(text)
+    if scheme is None and (label := _label_of(text)) is not None:
+        text = _trimmed(text[label:])
+        scheme = _SCHEME.match(text)
     if scheme is not None:
         is_secure = scheme[0].rstrip(":;/\\").lower().endswith("s")
         return f"{'https' if is_secure else 'http'}://{text[scheme.end() :]}"
-    ssh = _GIT_OVER_SSH.match(text)
-    if ssh is not None:
-        return f"https://github.com/{text[ssh.end() :]}"
     if _BARE_HOST.fullmatch(text):
         return f"https://{text}"
     return _without_host(text, handles_of)
 
 
+def _label_of(text: str) -> int | None:
+    """Where a word like `Website:` in front of a link ends; a host with a port and a scheme are none."""
+    label = _LABEL.match(text)
+    if label is None or _OTHER_SCHEME.match(text) or _BARE_HOST.fullmatch(text):
+        return None
+    return label.end()
+
+
 def _without_host(text: str, handles_of: Platform | None) -> str | Rejection:
     """Judge a word that does not begin with a host."""
+    ssh = _GIT_OVER_SSH.match(text)
+    if ssh is not None:
+        return f"https://github.com/{text[ssh.end() :]}"
     if _OTHER_SCHEME.match(text):
         return Rejection.BAD_SCHEME
     handle = _HANDLE.fullmatch(text)
@@ -161,7 +169,7 @@ def _trimmed(piece: str) -> str:
     """Take away the marks around a link, and all from the first bracket that the link does not open."""
     leading = _LEADING.match(piece)
     text = piece if leading is None else piece[leading.end() :]
-    if not _BRACKETS.keys().isdisjoint(text):
+    if ")" in text or "]" in text or "}" in text:
         text = text[: _closing_at(text)]
     end = len(text)
     while end and text[end - 1] in _TRAILING:

@@ -46,6 +46,7 @@ def normalize(text: str, *, handles_of: Platform | None = None) -> Normalized:
 
     `handles_of` is the platform that a bare `@name` belongs to; without it such a text is `bare_handle`.
     """
+    text = text.strip()
     if is_plain(text):
         return _judge(text, text)
     found = links_in(text, handles_of=handles_of)
@@ -74,6 +75,7 @@ def links_in(text: str, *, handles_of: Platform | None = None) -> tuple[Normaliz
 
 
 def _judge(url: str, text: str) -> Normalized:
+    """Take a repaired link to the form that another pass would not change."""
     outcome = _canonical(url)
     for _ in range(_PASSES_MAX):
         if isinstance(outcome, Rejection):
@@ -101,7 +103,7 @@ def _canonical(url: str) -> str | Rejection:
     if facts.refusal is not None:
         return facts.refusal
     if facts.site is not None and authority == parts.host:
-        canonical = facts.site.place(parts).url
+        canonical = facts.site.canonical(parts)
     else:
         canonical = web_url(scheme, authority, parts, facts)
     return canonical if len(canonical) <= LINK_MAX else Rejection.TOO_LONG
@@ -113,10 +115,10 @@ def split(href: str) -> tuple[str, str, URLParts]:
     rest, _, fragment = rest.partition("#")
     rest, _, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
-    host = authority if authority.endswith("]") else authority.partition(":")[0]
-    if authority.startswith("["):
-        host = authority.partition("]")[0] + "]"
-    return scheme, authority, URLParts(host=host, path=slash + path or "/", query=query, fragment=fragment)
+    host = authority
+    if ":" in authority:
+        host = authority[: authority.index("]") + 1] if "]" in authority else authority.partition(":")[0]
+    return scheme, authority, URLParts(host, slash + path or "/", query, fragment)
 
 
 def web_url(scheme: str, authority: str, parts: URLParts, facts: HostFacts) -> str:

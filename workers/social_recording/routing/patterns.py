@@ -14,8 +14,9 @@ Invariant: a canonical URL matches a pattern that gives the same canonical URL a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus
 
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform, VenueSubtype
@@ -74,6 +75,7 @@ class Field:
 # What people search for, as a parameter and as a hashtag's path segment: a hashtag is a search for its text.
 QUERY = Field(regex=r"(?s:.+)", is_text=True)
 TAG = Field(regex=r"[^/]+", is_text=True)
+_PLACE = Field(regex="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,9 +128,11 @@ def venue(subtype: VenueSubtype | None, path: str, *, key: str, url: str) -> Pat
     return Pattern(path=path, object=ObjectKind.VENUES, subtype=subtype, key=key, url=url)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class URLParts:
-    """A URL taken apart. `host` is lower-case without port; `query` and `fragment` lack their sign."""
+class URLParts(NamedTuple):
+    """A URL taken apart. `host` is lower-case without port; `query` and `fragment` lack their sign.
+
+    A tuple and no dataclass, because each link makes two and a frozen dataclass costs four times as much.
+    """
 
     host: str
     path: str
@@ -137,12 +141,14 @@ class URLParts:
 
 
 PathRewrite = Callable[[URLParts], str]
+# The raw fields of a match in the order of the pattern, then the place as it stands where it is asked for.
+Values = tuple[str, ...]
 
 
 class _Matcher:
-    """A pattern made ready to be tried."""
+    """A pattern made ready to be tried; its templates name fields by position."""
 
-    __slots__ = ("_param", "_path", "fields", "needs_place", "pattern")
+    __slots__ = ("_fields", "_has_text", "_key", "_param", "_path", "_url", "needs_place", "pattern")
 
     def __init__(self, pattern: Pattern, fields: Mapping[str, Field]) -> None:
         def regex_of(found: re.Match[str]) -> str:
@@ -157,25 +163,33 @@ class _Matcher:
         if pattern.param is not None:
             names.append(pattern.param)
             self._param = re.compile(fields[pattern.param].regex, re.ASCII | re.IGNORECASE)
-        self.fields = tuple((name, fields[name]) for name in names)
+        self._fields = tuple(fields[name] for name in names) + (_PLACE,) * self.needs_place
+        self._has_text = any(each.is_text for each in self._fields)
+        self._key, self._url = (_positional(each, [*names, "place"]) for each in (pattern.key, pattern.url))
 
-    def match(self, path: str, query: str) -> dict[str, str] | None:
+    def match(self, path: str, query: str) -> Values | None:
         """The raw fields, or None."""
         found = self._path.fullmatch(path)
-        if found is None or not self._is_flagged(query):
+        if found is None:
             return None
-        raw = found.groupdict()
-        if self._param is not None:
-            name, field_ = self.fields[-1]
-            value = parameter(query, name)
-            if value is None or self._param.fullmatch(value) is None or not field_.key_of(value):
-                return None
-            raw[name] = value
-        return raw
+        if self.pattern.flags and not has_parameter(query, self.pattern.flags):
+            return None
+        if self._param is None:
+            return found.groups()
+        value = parameter(query, self.pattern.param or "")
+        if value is None or self._param.fullmatch(value) is None or not self._fields[-1].key_of(value):
+            return None
+        return (*found.groups(), value)
 
-    def _is_flagged(self, query: str) -> bool:
-        flags = self.pattern.flags
-        return not flags or any(pair.partition("=")[0] in flags for pair in query.split("&"))
+    def url_of(self, values: Values) -> str:
+        """The canonical URL of what was matched."""
+        return self._url.format(*[each.url_of(raw) for each, raw in zip(self._fields, values, strict=True)])
+
+    def key_of(self, values: Values) -> str:
+        """The key of what was matched."""
+        if self._has_text:
+            values = tuple(each.key_of(raw) for each, raw in zip(self._fields, values, strict=True))
+        return self._key.format(*values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,41 +232,46 @@ class Site:
         """Whether `label` in front of one of the hosts is still this site."""
         return self._prefix.fullmatch(label) is not None
 
+    def canonical(self, parts: URLParts) -> str:
+        """The canonical URL of where the URL leads on this site."""
+        matcher, values = self._find(parts)
+        return f"https://{self.host}{values[0]}" if matcher is None else matcher.url_of(values)
+
     def place(self, parts: URLParts) -> Route:
-        """Say where the URL leads on this site."""
-        path = parts.path if self.rewrite is None else self.rewrite(parts)
-        path = clean_path(path)
+        """Where the URL leads on this site."""
+        matcher, values = self._find(parts)
+        if matcher is None:
+            return Route(
+                url=f"https://{self.host}{values[0]}",
+                platform=self.platform,
+                object=ObjectKind.CONTENTS,
+                subtype=ContentSubtype.UNKNOWN,
+                key=values[0],
+            )
+        return Route(
+            url=matcher.url_of(values),
+            platform=self.platform,
+            object=matcher.pattern.object,
+            subtype=matcher.pattern.subtype,
+            key=matcher.key_of(values),
+        )
+
+    def _find(self, parts: URLParts) -> tuple[_Matcher | None, Values]:
+        """The first pattern that matches with its fields, or None with the place as it stands."""
+        path = clean_path(parts.path if self.rewrite is None else self.rewrite(parts))
         readable = _decoded(path) if "%" in path else path
         head = readable[1:].partition("/")[0].lower()
         for matcher in self._by_head.get(head, self._headless):
-            raw = matcher.match(readable, parts.query)
-            if raw is not None:
+            values = matcher.match(readable, parts.query)
+            if values is not None:
                 if matcher.needs_place:
-                    raw["place"] = with_query(path, clean_query(parts.query, self.noise))
-                return self._route(matcher, raw)
-        return self._unknown(path, parts.query)
+                    values = (*values, with_query(path, clean_query(parts.query, self.noise)))
+                return matcher, values
+        return None, (with_query(path, clean_query(parts.query, self.noise)),)
 
-    def _route(self, matcher: _Matcher, raw: dict[str, str]) -> Route:
-        pattern = matcher.pattern
-        in_url = raw | {name: each.url_of(raw[name]) for name, each in matcher.fields}
-        in_key = raw | {name: each.key_of(raw[name]) for name, each in matcher.fields}
-        return Route(
-            url=pattern.url.format_map(in_url),
-            platform=self.platform,
-            object=pattern.object,
-            subtype=pattern.subtype,
-            key=pattern.key.format_map(in_key),
-        )
 
-    def _unknown(self, path: str, query: str) -> Route:
-        place = with_query(path, clean_query(query, self.noise))
-        return Route(
-            url=f"https://{self.host}{place}",
-            platform=self.platform,
-            object=ObjectKind.CONTENTS,
-            subtype=ContentSubtype.UNKNOWN,
-            key=place,
-        )
+def _positional(template: str, names: Sequence[str]) -> str:
+    return _FIELD.sub(lambda found: f"{{{names.index(found[1])}}}", template)
 
 
 def _head(path: str) -> str | None:
@@ -287,6 +306,11 @@ def upper_escapes(text: str) -> str:
     return _ESCAPE.sub(lambda found: found[0].upper(), text)
 
 
+def has_parameter(query: str, names: Container[str]) -> bool:
+    """Whether one of the parameters is there, with or without a value."""
+    return any(pair.partition("=")[0] in names for pair in query.split("&"))
+
+
 def parameter(query: str, name: str) -> str | None:
     """The first value of a query parameter, decoded; None when it is missing or empty."""
     for pair in query.split("&"):
@@ -296,14 +320,14 @@ def parameter(query: str, name: str) -> str | None:
     return None
 
 
-def clean_query(query: str, noise: Iterable[str] = ()) -> str:
+def clean_query(query: str, noise: Container[str] = ()) -> str:
     """The query without trackers, empty pairs and what is `noise` on this site, in its own order."""
     if not query:
         return ""
     return "&".join(pair for pair in query.split("&") if pair and not _is_noise(pair, noise))
 
 
-def _is_noise(pair: str, noise: Iterable[str]) -> bool:
+def _is_noise(pair: str, noise: Container[str]) -> bool:
     name = pair.partition("=")[0].lower()
     return name in TRACKERS or name in noise or name.startswith(TRACKER_PREFIXES)
 
