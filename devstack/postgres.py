@@ -100,8 +100,9 @@ class PostgresServer(Server):
         super()._prepare()
         place = self._place
         if place.outside is not None and place.owner is not None:
-            _make_private(place.outside, place.owner)
-            _copy_programs(place.programs, place.owner)
+            make_private(place.outside, place.owner)
+            if place.programs.is_relative_to(place.outside):
+                copy_programs(place.programs, place.owner)
         if not place.cluster.exists():
             self._create_cluster()
 
@@ -111,7 +112,7 @@ class PostgresServer(Server):
         unfinished = place.cluster.with_name(f"{place.cluster.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         if place.owner is not None:
-            _make_private(unfinished, place.owner)
+            make_private(unfinished, place.owner)
         argv = [str(place.programs / "initdb"), "--pgdata", str(unfinished), "--username", SUPERUSER]
         argv += ["--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-instructions"]
         argv += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
@@ -171,17 +172,20 @@ def _choose_place(data_dir: Path) -> _Place:
     programs = _package_dir() / PROGRAMS_IN_PACKAGE
     if os.geteuid() != 0:
         return _Place(owner=None, cluster=data_dir / "cluster", programs=programs, outside=None)
-    owner = _unprivileged()
-    if all(_lets_others_through(folder) for folder in (data_dir, programs)):
-        return _Place(owner=owner, cluster=data_dir / "cluster", programs=programs, outside=None)
+    owner = unprivileged()
     # The name stands for the data folder, so two checkouts, and two stacks of one, have two folders.
     name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    outside = Path(tempfile.gettempdir()) / f"converge-postgres-{name}"
-    copied = outside / PACKAGE / PROGRAMS_IN_PACKAGE
-    return _Place(owner=owner, cluster=outside / "cluster", programs=copied, outside=outside)
+    outside = Path(tempfile.gettempdir()).resolve() / f"converge-postgres-{name}"
+    data_reachable, programs_reachable = _lets_others_through(data_dir), _lets_others_through(programs)
+    return _Place(
+        owner=owner,
+        cluster=(data_dir if data_reachable else outside) / "cluster",
+        programs=programs if programs_reachable else outside / PACKAGE / PROGRAMS_IN_PACKAGE,
+        outside=None if data_reachable and programs_reachable else outside,
+    )
 
 
-def _unprivileged() -> Owner:
+def unprivileged() -> Owner:
     try:
         entry = pwd.getpwnam(UNPRIVILEGED)
     except KeyError:
@@ -195,7 +199,7 @@ def _lets_others_through(folder: Path) -> bool:
     return all(each.stat().st_mode & 0o005 == 0o005 for each in above if each.exists())
 
 
-def _make_private(folder: Path, owner: Owner) -> None:
+def make_private(folder: Path, owner: Owner) -> None:
     """Make a folder that only `owner` (and root) may enter.
 
     Raises `StartFailed` when something else is there under its name: below a shared temporary folder anybody
@@ -211,7 +215,7 @@ def _make_private(folder: Path, owner: Owner) -> None:
     os.chown(folder, owner.uid, owner.gid)
 
 
-def _copy_programs(programs: Path, owner: Owner) -> None:
+def copy_programs(programs: Path, owner: Owner) -> None:
     """Copy the part of the package that the server needs, and its libraries, at the same relative places.
 
     The copies go to `owner`, since the package may be readable for us alone.
@@ -224,9 +228,9 @@ def _copy_programs(programs: Path, owner: Owner) -> None:
         shutil.copytree(libraries, copied.with_name(libraries.name), dirs_exist_ok=True)
     unfinished = copied.with_name("unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(
-        package / PROGRAMS_IN_PACKAGE.parent, unfinished / PROGRAMS_IN_PACKAGE.parent, symlinks=True
-    )
+    install = PROGRAMS_IN_PACKAGE.parent
+    without = shutil.ignore_patterns("include")
+    shutil.copytree(package / install, unfinished / install, symlinks=True, ignore=without)
     for path in copied.parent.rglob("*"):
         os.lchown(path, owner.uid, owner.gid)
     unfinished.rename(copied)

