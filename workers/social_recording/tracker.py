@@ -18,6 +18,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictInt,
+    StrictStr,
     TypeAdapter,
     ValidationError,
 )
@@ -89,7 +91,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 _Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-_ExactNumber = Annotated[int | str | None, BeforeValidator(_exact), Field(union_mode="left_to_right")]
+_ExactNumber = Annotated[StrictInt | StrictStr | None, BeforeValidator(_exact)]
 
 
 class _Row(BaseModel):
@@ -119,7 +121,7 @@ class _ListRow(_Row):
 class _InfoRow(_Row):
     token_name: str | None = None
     decimals: int | None = None
-    total_supply: Annotated[_ExactNumber, Field(strict=True)] = None
+    total_supply: _ExactNumber = None
     creator_address: str | None = None
     investor_count: int | None = None
     total_used_in_dollar: float | None = None

@@ -63,7 +63,9 @@ def _in_utc(moment: datetime) -> datetime:
 
 _Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
-Id = Annotated[str, BeforeValidator(_to_text), Field(min_length=1, max_length=200)]
+Id = Annotated[str, BeforeValidator(_to_text), Field(pattern=r"^[0-9A-Za-z_-]{1,100}$")]
+# A login or handle, in every platform's letters; it becomes a part of a URL.
+Name = Annotated[str, Field(pattern=r"^[0-9A-Za-z_.\[\]-]{1,100}$")]
 Text = Annotated[str, BeforeValidator(_to_unicode)]
 MaybeId = Annotated[Id | None, WrapValidator(_or_none)]
 MaybeText = Annotated[Text | None, WrapValidator(_or_none)]

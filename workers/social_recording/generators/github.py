@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime
+from typing import Annotated
 from urllib.parse import quote
+
+from pydantic import Field
 
 from workers.errors import FetchFailed, TargetBlocked, TargetGone
 from workers.http.client import OutboundClient
@@ -24,6 +27,7 @@ from workers.social_recording.generators.foreign_json import (
     MaybeText,
     MaybeTexts,
     MaybeTime,
+    Name,
     Text,
     present,
     read_as,
@@ -54,7 +58,7 @@ _LIMIT_WORDS = re.compile(r"rate limit|abuse detection", re.IGNORECASE)
 
 class _User(Foreign):
     id: Id
-    login: Text
+    login: Name
     type: MaybeText = None
     name: MaybeText = None
     bio: MaybeText = None
@@ -69,7 +73,7 @@ class _User(Foreign):
 
 class _Repo(Foreign):
     id: Id
-    full_name: Text
+    full_name: Annotated[str, Field(pattern=r"^[0-9A-Za-z_.-]+/[0-9A-Za-z_.-]+$")]
     owner: _User
     fork: MaybeBool = None
     parent: _Repo | None = None
@@ -97,7 +101,7 @@ class _Gist(Foreign):
     id: Id
     owner: _User | None = None
     description: MaybeText = None
-    files: dict[str, _GistFile]
+    files: dict[Text, _GistFile]
     fork_of: _Gist | None = None
     created_at: MaybeTime = None
     comments: MaybeCount = None

@@ -41,7 +41,8 @@ def read_page(markup: str, url: str) -> PageFacts:
     window_title = _first(_text_of(node) for node in tree.css("head title, html > title"))
     base = _absolute(_attribute(tree.css_first("base[href]"), "href"), url) or url
     data = list(_linked_data(tree))
-    body = tree.body
+    links = tuple(_links_of(tree, base, data))
+    has_password_field = tree.css_first("input[type=password]") is not None
     return PageFacts(
         title=_first((metas.get("og:title"), metas.get("twitter:title"), window_title)),
         description=_first(
@@ -51,9 +52,9 @@ def read_page(markup: str, url: str) -> PageFacts:
         image_url=_absolute(metas.get("og:image"), base),
         site_name=metas.get("og:site_name"),
         organization=_first(_organizations(data)),
-        links=tuple(_links_of(tree, base, data)),
-        has_password_field=tree.css_first("input[type=password]") is not None,
-        has_visible_text=body is not None and bool(_visible_text(body)),
+        links=links,
+        has_password_field=has_password_field,
+        has_visible_text=_has_visible_text(tree),
     )
 
 
@@ -128,15 +129,10 @@ def _text_of(node: LexborNode) -> str | None:
     return collapsed(node.text())
 
 
-def _visible_text(body: LexborNode) -> str | None:
-    hidden = ("script", "style", "noscript", "template")
-    return collapsed(
-        " ".join(
-            node.text(deep=False)
-            for node in body.traverse(include_text=True)
-            if node.parent is None or node.parent.tag not in hidden
-        )
-    )
+def _has_visible_text(tree: LexborHTMLParser) -> bool:
+    """Whether a person would see words. Takes the rest out of the tree, so it has to come last."""
+    tree.strip_tags(["head", "script", "style", "noscript", "template"])
+    return tree.body is not None and bool(tree.body.text(strip=True))
 
 
 def collapsed(text: str | None) -> str | None:

@@ -24,6 +24,7 @@ from workers.social_recording.generators.foreign_json import (
     MaybeId,
     MaybeText,
     MaybeTime,
+    Name,
     Text,
     present,
     read_as,
@@ -61,7 +62,7 @@ _BLOCKED_WORDS = (
 
 class _User(Foreign):
     id_str: Id
-    screen_name: Text
+    screen_name: Name
     name: MaybeText = None
     verified: MaybeBool = None
     is_blue_verified: MaybeBool = None
@@ -194,7 +195,8 @@ def _words_of(tombstone: object) -> str:
 def post_graph(payload: dict[str, object], way: Route, observed_at: datetime) -> SocialObjectGraph:
     """A post with its author, and the one it quotes."""
     post = _read_post(payload)
-    if post.id_str != way.key and way.key not in post.edit_control.edit_tweet_ids:
+    # An edited post has a number for each version, and answers with its newest.
+    if post.id_str != way.key and not {post.id_str, way.key} <= set(post.edit_control.edit_tweet_ids):
         raise FetchFailed("x answered with another post", reason="unexpected_shape")
     entry = _group(post)
     quoted = payload.get("quoted_tweet")

@@ -1,0 +1,51 @@
+"""Which places have a generator, which only a paid source, and which nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import FakeClock, make_settings
+from workers.http.client import OutboundClient
+from workers.social_graph.vocabulary import Platform
+from workers.social_recording.generators.registry import GENERATORS, Generators
+from workers.social_recording.routing import route
+
+
+@pytest.fixture
+def generators(clock: FakeClock) -> Generators:
+    settings = make_settings()
+    return Generators(OutboundClient(settings, clock), settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "source", "is_paid_only"),
+    [
+        ("https://github.com/a", "github", False),
+        ("https://github.com/a/b", "github", False),
+        ("https://gist.github.com/a/0123456789abcdef0123456789abcdef", "github", False),
+        ("https://x.com/a/status/20", "x", False),
+        ("https://example.com/promo", "web", False),
+        ("https://x.com/someone", None, True),
+        ("https://x.com/i/communities/1873866451949716154", None, True),
+        ("https://www.instagram.com/p/Owng7TSEcRg/", None, True),
+        ("https://www.tiktok.com/@someone", None, True),
+        ("https://www.reddit.com/r/someplace/", None, True),
+        ("https://youtu.be/aFCO6Wid0VM", None, False),
+        ("https://t.me/someplace", None, False),
+    ],
+)
+def test_each_place_has_its_source_or_a_reason_for_having_none(
+    generators: Generators, url: str, source: str | None, is_paid_only: bool
+) -> None:
+    way = route(url)
+    generator = generators.for_route(way)
+    assert (None if generator is None else generator.source) == source
+    assert generators.paid_only(way) is is_paid_only
+
+
+def test_the_names_of_the_sources_are_distinct_and_none_costs_money_yet(clock: FakeClock) -> None:
+    settings = make_settings()
+    built = [build(OutboundClient(settings, clock), settings) for build in GENERATORS]
+    assert len({generator.source for generator in built}) == len(built)
+    assert not any(generator.is_paid for generator in built)
+    assert {Platform.GITHUB, Platform.X, Platform.WEB} <= set(Platform)
