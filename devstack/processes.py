@@ -111,7 +111,12 @@ class ManagedProcess:
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
-            self._child = _spawn(self.argv, env=self.env, cwd=self.cwd, log=log.fileno(), owner=self.owner)
+            try:
+                self._child = _spawn(
+                    self.argv, env=self.env, cwd=self.cwd, log=log.fileno(), owner=self.owner
+                )
+            except OSError as exc:
+                raise StartFailed(f"{self.name} cannot be started: {exc}") from exc
         try:
             self._await_ready()
         except BaseException:

@@ -16,7 +16,7 @@ from devstack.processes import ManagedProcess, run_to_end
 CHECKOUT = Path(__file__).resolve().parents[1]
 MIGRATE_TIMEOUT_S = 60.0
 START_DEADLINE_S = 60.0
-PROBE_TIMEOUT_S = 5.0
+PROBE_TIMEOUT_S = 2.0
 # A worker first finishes what it has begun.
 WORKER_STOP_WAIT_S = 30.0
 API_GRACE_S = 20

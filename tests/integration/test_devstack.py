@@ -26,7 +26,7 @@ from devstack.postgres import PostgresServer
 from devstack.processes import ManagedProcess, Owner, StartFailed, poll, run_to_end
 from devstack.sandbox.process import SandboxServer
 from devstack.server import Server, plain_environ
-from devstack.stack import STORES, Stack
+from devstack.stack import FLOWER_USER, STORES, Stack
 from devstack.valkey import ValkeyServer
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -188,6 +188,15 @@ def test_a_program_that_does_not_exist_fails_the_start_and_is_named(tmp_path: Pa
 
     with pytest.raises(StartFailed, match="/no/such/program"):
         child.start()
+
+
+def test_a_child_that_cannot_even_be_spawned_fails_the_start(tmp_path: Path) -> None:
+    child = python("", tmp_path, cwd=tmp_path / "missing")
+
+    with pytest.raises(StartFailed, match="child cannot be started"):
+        child.start()
+
+    child.stop()
 
 
 def test_a_command_that_fails_shows_its_log(tmp_path: Path) -> None:
@@ -542,6 +551,27 @@ def test_waiting_ends_with_the_name_of_a_process_that_has_died(tmp_path: Path) -
     with Stack(root=tmp_path, parts=("valkey", "sandbox")) as stack:
         os.kill(stack.sandbox.pid, signal.SIGKILL)
         assert stack.wait() == "sandbox"
+
+
+def test_everything_comes_up_and_a_killed_worker_can_be_replaced(tmp_path: Path) -> None:
+    with Stack(root=tmp_path, worker_threads=2) as stack:
+        pids = {name: process.pid for name, process in stack.processes.items()}
+        assert list(pids) == [*STORES, "sandbox", "worker-1", "beat", "api", "flower"]
+        assert requests.get(f"{stack.api_url}/healthz", timeout=10).ok
+        dashboard = f"{stack.flower_url}/api/workers"
+        assert requests.get(dashboard, timeout=10).status_code == 401
+        login = (FLOWER_USER, stack.flower_password)
+        assert requests.get(dashboard, auth=login, timeout=10).ok
+
+        stack.processes["worker-1"].kill()
+        assert not alive(pids["worker-1"])
+        replacement = stack.start_worker()
+        assert stack.processes["worker-2"] is replacement
+        pids["worker-2"] = replacement.pid
+        ready = f"{stack.api_url}/readyz"
+        assert poll(lambda: requests.get(ready, timeout=10).status_code == 200, 30.0)
+
+    assert not any(alive(pid) for pid in pids.values())
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
