@@ -418,7 +418,9 @@ class TokenRepository:
             result = self._collection.update_one(
                 {"address": address, "social_urls": {"$elemMatch": condition}},
                 update,
-                array_filters=[{f"element.{name}": value for name, value in condition.items()}],
+                # The condition is in the query; the URL alone says which element it was. A filter on what the
+                # update changes is evaluated anew for each field by the embedded server (ADR 0002).
+                array_filters=[{"element.url": condition["url"]}],
             )
         return result.matched_count == 1
 

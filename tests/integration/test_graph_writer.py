@@ -1,0 +1,619 @@
+"""Writing graphs into a real store: rows, links, round trips, crashes and several workers at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.conftest import FakeClock
+from tests.integration.social_graph_server import (
+    WORKERS,
+    CommandLog,
+    command_log,
+    graph_database,
+    logged_database,
+    run_together,
+)
+from workers.errors import ContractViolation, LeaseLost
+from workers.mongo import Document, MongoDatabase
+from workers.social_graph.account import AccountRepository
+from workers.social_graph.content import Content, ContentRepository
+from workers.social_graph.metric_series import MetricSeriesRepository
+from workers.social_graph.token_link import TokenLink, TokenLinkRepository
+from workers.social_graph.vocabulary import (
+    ContentSubtype,
+    LinkStatus,
+    ObjectKind,
+    ParentRelation,
+    Platform,
+    VenueSubtype,
+)
+from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects, WriteResult
+from workers.social_recording.object_graph import (
+    AccountDraft,
+    ContentDraft,
+    Metrics,
+    ObjectGroup,
+    SocialObjectGraph,
+    VenueDraft,
+)
+from workers.social_recording.routing.route import Route
+
+__all__ = ["command_log", "graph_database", "logged_database"]
+
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+LATER = AT + timedelta(hours=1)
+REPO_URL = "https://github.com/octo/cat"
+SITE_URL = "https://example.org/"
+
+
+def graph(*groups: ObjectGroup, at: datetime = AT) -> SocialObjectGraph:
+    return SocialObjectGraph(groups=groups, observed_at=at)
+
+
+def context(entry_url: str, token: str = "t", at: datetime = AT, **fields: Any) -> LinkContext:  # noqa: S107
+    return LinkContext(token_address=token, entry_url=entry_url, linked_at=at, **fields)
+
+
+def owner(key: str = "1", login: str = "octo", **fields: Any) -> AccountDraft:
+    return AccountDraft(
+        platform=Platform.GITHUB,
+        url=f"https://github.com/{login}",
+        platform_key=key,
+        handle=login,
+        followers=10,
+        **fields,
+    )
+
+
+def repo(
+    key: str = "100",
+    url: str = REPO_URL,
+    *,
+    by: AccountDraft | None = None,
+    parent: int | None = None,
+    stars: int = 3,
+) -> ObjectGroup:
+    return ObjectGroup(
+        content=ContentDraft(
+            platform=Platform.GITHUB, subtype=ContentSubtype.REPO, url=url, platform_key=key
+        ),
+        account=by or owner(),
+        parent_ref=parent,
+        parent_relation=None if parent is None else ParentRelation.FORK,
+        metrics={
+            ObjectKind.CONTENTS: {"stargazers_count": stars},
+            ObjectKind.ACCOUNTS: {"followers": 10},
+        },
+    )
+
+
+def site(url: str = SITE_URL) -> ObjectGroup:
+    return ObjectGroup(
+        content=ContentDraft(platform=Platform.WEB, subtype=ContentSubtype.SITE, url=url, platform_key=None)
+    )
+
+
+def tweet(key: str, author: str, *, parent: int | None = None, community: str | None = None) -> ObjectGroup:
+    metrics: dict[ObjectKind, Metrics] = {ObjectKind.CONTENTS: {"favorite_count": 3}}
+    return ObjectGroup(
+        content=ContentDraft(
+            platform=Platform.X,
+            subtype=ContentSubtype.TWEET,
+            url=f"https://x.com/i/status/{key}",
+            platform_key=key,
+        ),
+        account=AccountDraft(
+            platform=Platform.X, url=f"https://x.com/{author}", platform_key=f"id-{author}", handle=author
+        ),
+        venue=None
+        if community is None
+        else VenueDraft(
+            platform=Platform.X,
+            subtype=VenueSubtype.COMMUNITY,
+            url=f"https://x.com/i/communities/{community}",
+            platform_key=community,
+        ),
+        parent_ref=parent,
+        parent_relation=None if parent is None else ParentRelation.QUOTE,
+        metrics=metrics,
+    )
+
+
+@pytest.fixture
+def writer(logged_database: MongoDatabase, clock: FakeClock) -> GraphWriter:
+    return GraphWriter(logged_database, clock)
+
+
+@pytest.fixture
+def stored(logged_database: MongoDatabase, clock: FakeClock) -> StoredObjects:
+    return StoredObjects(logged_database, clock)
+
+
+@pytest.fixture
+def links(graph_database: MongoDatabase, clock: FakeClock) -> TokenLinkRepository:
+    return TokenLinkRepository(graph_database, clock)
+
+
+@pytest.fixture
+def accounts(graph_database: MongoDatabase, clock: FakeClock) -> AccountRepository:
+    return AccountRepository(graph_database, clock)
+
+
+@pytest.fixture
+def contents(graph_database: MongoDatabase, clock: FakeClock) -> ContentRepository:
+    return ContentRepository(graph_database, clock)
+
+
+@pytest.fixture
+def series(graph_database: MongoDatabase, clock: FakeClock) -> MetricSeriesRepository:
+    return MetricSeriesRepository(graph_database, clock)
+
+
+def shape(found: list[TokenLink]) -> list[tuple[ObjectKind, int]]:
+    return sorted((each.object, each.link_depth) for each in found)
+
+
+def count(database: MongoDatabase, collection: str) -> int:
+    return database[collection].count_documents({})
+
+
+def test_a_repository_with_its_owner_is_two_rows_two_points_and_two_links(
+    writer: GraphWriter,
+    graph_database: MongoDatabase,
+    contents: ContentRepository,
+    links: TokenLinkRepository,
+) -> None:
+    result = writer.write(graph(repo()), context(REPO_URL, first_transfer_at=AT))
+    content = contents.find_by_source_url(REPO_URL)
+    assert content is not None
+    assert result == WriteResult(
+        entry=ObjectKind.CONTENTS,
+        entry_id=content.id,
+        links_written=2,
+        links_deleted=0,
+        rows_inserted=2,
+        points_added=2,
+    )
+    account = AccountRepository(graph_database, FakeClock()).find_by_platform_key(Platform.GITHUB, "1")
+    assert account is not None
+    assert content.creator_id == account.id
+    assert content.author is not None
+    assert (content.author.account_id, content.author.handle, content.author.followers) == (
+        account.id,
+        "octo",
+        10,
+    )
+    assert content.metrics_latest == {"stargazers_count": 3}
+    found = {each.object: each for each in links.find_by_token_and_entry_url("t", REPO_URL)}
+    assert found[ObjectKind.CONTENTS].lineage == (content.id,)
+    assert found[ObjectKind.ACCOUNTS].lineage == (account.id, content.id)
+    assert (found[ObjectKind.CONTENTS].subtype, found[ObjectKind.ACCOUNTS].subtype) == (
+        ContentSubtype.REPO,
+        None,
+    )
+    assert found[ObjectKind.CONTENTS].first_transfer_at == AT
+
+
+def test_a_fork_refers_to_its_parent_and_the_parent_to_nothing(
+    writer: GraphWriter, contents: ContentRepository, links: TokenLinkRepository
+) -> None:
+    original = repo("200", "https://github.com/other/cat", by=owner("2", "other"))
+    writer.write(graph(repo(parent=1), original), context(REPO_URL))
+    fork = contents.find_by_source_url(REPO_URL)
+    parent = contents.find_by_source_url("https://github.com/other/cat")
+    assert fork is not None
+    assert parent is not None
+    assert (fork.parent_content_id, fork.parent_relation) == (parent.id, ParentRelation.FORK)
+    assert (parent.parent_content_id, parent.parent_relation) == (None, None)
+    found = links.find_by_token_and_entry_url("t", REPO_URL)
+    assert shape(found) == [(ObjectKind.ACCOUNTS, 1), (ObjectKind.CONTENTS, 0), (ObjectKind.CONTENTS, 1)]
+    assert (parent.id, fork.id) in {each.lineage for each in found}
+
+
+def test_the_same_graph_again_changes_no_row_and_no_time_of_a_link(
+    writer: GraphWriter, graph_database: MongoDatabase, links: TokenLinkRepository
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    before = {name: list(graph_database[name].find()) for name in ("contents", "accounts", "metric_series")}
+    first = links.find_by_token_and_entry_url("t", REPO_URL)
+    result = writer.write(graph(repo()), context(REPO_URL, at=LATER))
+    assert (result.rows_inserted, result.points_added, result.links_deleted) == (0, 0, 2)
+    for name, rows in before.items():
+        assert without_update_time(graph_database[name].find()) == without_update_time(rows)
+    again = links.find_by_token_and_entry_url("t", REPO_URL)
+    assert [(each.object_id, each.created_at) for each in again] == [
+        (each.object_id, each.created_at) for each in first
+    ]
+    assert {each.id for each in again}.isdisjoint(each.id for each in first)
+
+
+def without_update_time(rows: Any) -> list[Document]:
+    return [{name: value for name, value in row.items() if name != "updated_at"} for row in rows]
+
+
+def test_a_later_observation_adds_a_point_and_leaves_what_was_first_seen(
+    writer: GraphWriter,
+    contents: ContentRepository,
+    accounts: AccountRepository,
+    series: MetricSeriesRepository,
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    changed = owner(display_name="new name", bio="new bio")
+    result = writer.write(graph(repo(by=changed, stars=9), at=LATER), context(REPO_URL, "other"))
+    content = contents.find_by_source_url(REPO_URL)
+    account = accounts.find_by_platform_key(Platform.GITHUB, "1")
+    assert content is not None
+    assert account is not None
+    assert (content.metrics_latest, content.observed_at) == ({"stargazers_count": 9}, LATER)
+    assert (account.display_name, account.bio) == (None, None)
+    assert [(each.first_seen, each.last_seen) for each in account.handles] == [(AT, LATER)]
+    points = series.find_by_object(ObjectKind.CONTENTS, content.id)
+    assert points is not None
+    assert [point.metrics for point in points.points] == [{"stargazers_count": 3}, {"stargazers_count": 9}]
+    assert result.points_added == 2
+
+
+def test_a_new_handle_of_a_known_account_is_a_new_period(
+    writer: GraphWriter, accounts: AccountRepository
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    renamed = repo("101", "https://github.com/cat/new", by=owner("1", "cat"))
+    writer.write(graph(renamed, at=LATER), context("https://github.com/cat/new"))
+    account = accounts.find_by_platform_key(Platform.GITHUB, "1")
+    assert account is not None
+    assert [each.value for each in account.handles] == ["octo", "cat"]
+    assert [each.url for each in account.source_urls] == [
+        "https://github.com/octo",
+        "https://github.com/cat",
+    ]
+
+
+def test_an_account_that_vanished_is_marked_and_its_link_says_so(
+    writer: GraphWriter, accounts: AccountRepository, links: TokenLinkRepository
+) -> None:
+    url = "https://github.com/octo"
+    writer.write(graph(ObjectGroup(account=owner())), context(url))
+    gone = ObjectGroup(account=owner(unavailable=True))
+    writer.write(graph(gone, at=LATER), context(url, "other"))
+    account = accounts.find_by_source_url(url)
+    assert account is not None
+    assert account.unavailable is True
+    (link,) = links.find_by_token_and_entry_url("other", url)
+    assert (link.status, link.link_depth) == (LinkStatus.UNAVAILABLE, 0)
+
+
+def test_a_telegram_venue_is_compared_with_the_token_and_others_are_not(
+    writer: GraphWriter, links: TokenLinkRepository
+) -> None:
+    venue = VenueDraft(
+        platform=Platform.TELEGRAM,
+        subtype=VenueSubtype.CHANNEL,
+        url="https://t.me/bonk",
+        platform_key=None,
+        name="BONK portal",
+    )
+    writer.write(graph(ObjectGroup(venue=venue)), context("https://t.me/bonk", token_name="bonk"))
+    writer.write(graph(site()), context(SITE_URL, token_name="bonk"))
+    found = {each.entry_url: each.name_match for each in links.find_by_token("t", AT)}
+    assert found == {"https://t.me/bonk": True, SITE_URL: None}
+
+
+def test_the_entry_url_leads_to_the_object_under_its_canonical_one(
+    writer: GraphWriter, stored: StoredObjects
+) -> None:
+    short = "https://t.co/abc"
+    writer.write(graph(site()), context(short))
+    route = Route(
+        url=short, platform=Platform.WEB, object=ObjectKind.CONTENTS, subtype=ContentSubtype.SITE, key="t.co"
+    )
+    found = stored.find(route)
+    assert isinstance(found, Content)
+    assert [entry.url for entry in found.source_urls] == [SITE_URL, short]
+
+
+def test_a_broken_graph_writes_nothing(writer: GraphWriter, graph_database: MongoDatabase) -> None:
+    with pytest.raises(ContractViolation):
+        writer.write(graph(site(), site("https://b.org/")), context(SITE_URL))
+    assert not any(count(graph_database, name) for name in ("contents", "accounts", "token_links"))
+
+
+def test_metrics_that_nobody_wrote_down_are_dropped_and_named(writer: GraphWriter) -> None:
+    group = ObjectGroup(account=owner(), metrics={ObjectKind.ACCOUNTS: {"folowers": 1}})
+    result = writer.write(graph(group), context("https://github.com/octo"))
+    assert (result.metrics_dropped, result.points_added) == (("folowers",), 0)
+
+
+# Round trips
+
+
+@pytest.mark.parametrize(
+    ("groups", "entry_url", "commands"),
+    [
+        ((site(),), SITE_URL, ["update", "find", "insert"]),
+        ((repo(),), REPO_URL, ["find", "update", "update", "update", "find", "insert"]),
+        (
+            (repo(parent=1), repo("200", "https://github.com/other/cat", by=owner("2", "other"))),
+            REPO_URL,
+            ["find", "update", "update", "update", "find", "insert"],
+        ),
+        (
+            (tweet("1", "a", parent=1, community="9"), tweet("2", "b")),
+            "https://x.com/i/status/1",
+            ["find", "update", "find", "update", "update", "update", "find", "insert"],
+        ),
+        (
+            (ObjectGroup(account=owner(), metrics={ObjectKind.ACCOUNTS: {"followers": 1}}),),
+            "https://github.com/octo",
+            ["update", "update", "find", "insert"],
+        ),
+    ],
+    ids=["site", "repository", "fork", "quote in a community", "account"],
+)
+def test_a_new_url_takes_at_most_eight_commands(
+    writer: GraphWriter,
+    command_log: CommandLog,
+    groups: tuple[ObjectGroup, ...],
+    entry_url: str,
+    commands: list[str],
+) -> None:
+    with command_log.counted() as names:
+        writer.write(graph(*groups), context(entry_url), known_absent=True)
+    assert names == commands
+    assert len(names) <= 8
+
+
+def test_a_new_repository_of_a_known_owner_takes_six_commands(
+    writer: GraphWriter, command_log: CommandLog
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    second = repo("101", "https://github.com/octo/dog")
+    with command_log.counted() as names:
+        writer.write(graph(second, at=LATER), context("https://github.com/octo/dog"), known_absent=True)
+    assert names == ["find", "update", "update", "update", "find", "insert"]
+
+
+def test_an_owner_that_nothing_is_new_of_is_not_written(writer: GraphWriter, command_log: CommandLog) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    second = replace(
+        repo("101", "https://github.com/octo/dog"), metrics={ObjectKind.CONTENTS: {"stargazers_count": 1}}
+    )
+    with command_log.counted() as names:
+        writer.write(graph(second), context("https://github.com/octo/dog"), known_absent=True)
+    assert names == ["find", "update", "update", "find", "insert"]
+
+
+def test_a_row_that_is_known_by_its_key_takes_three_commands_more(
+    writer: GraphWriter, command_log: CommandLog, contents: ContentRepository
+) -> None:
+    writer.write(graph(site(), at=AT), context(SITE_URL))
+    writer.write(graph(tweet("1", "a")), context("https://x.com/i/status/1"))
+    moved = "https://x.com/a/status/1"
+    group = ObjectGroup(
+        content=ContentDraft(platform=Platform.X, subtype=ContentSubtype.TWEET, url=moved, platform_key="1")
+    )
+    with command_log.counted() as names:
+        result = writer.write(graph(group), context(moved), known_absent=True)
+    assert names == ["update", "find", "find", "update", "find", "insert"]
+    assert result.rows_inserted == 0
+    row = contents.find_by_source_url(moved)
+    assert row is not None
+    assert len(row.source_urls) == 2
+
+
+def test_a_stored_object_is_linked_with_at_most_eight_commands(
+    writer: GraphWriter, stored: StoredObjects, command_log: CommandLog, links: TokenLinkRepository
+) -> None:
+    url = "https://x.com/i/status/1"
+    writer.write(graph(tweet("1", "a", parent=1, community="9"), tweet("2", "b")), context(url))
+    other = "https://x.com/a/status/1"
+    route = Route(
+        url=other, platform=Platform.X, object=ObjectKind.CONTENTS, subtype=ContentSubtype.TWEET, key="1"
+    )
+    with command_log.counted() as names:
+        found = stored.find(route)
+        assert found is not None
+        result = writer.link_stored(found, context(other, "second", LATER))
+    assert len(names) <= 8
+    assert result.links_written == 4
+    assert shape(links.find_by_token_and_entry_url("second", other)) == shape(
+        links.find_by_token_and_entry_url("t", url)
+    )
+
+
+# Stored objects
+
+
+def test_a_second_token_links_to_what_is_stored_without_a_new_row(
+    writer: GraphWriter, stored: StoredObjects, graph_database: MongoDatabase, links: TokenLinkRepository
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    route = Route(
+        url=REPO_URL,
+        platform=Platform.GITHUB,
+        object=ObjectKind.CONTENTS,
+        subtype=ContentSubtype.REPO,
+        key="octo/cat",
+    )
+    found = stored.find(route)
+    assert isinstance(found, Content)
+    writer.link_stored(found, context(REPO_URL, "second", LATER))
+    assert (count(graph_database, "contents"), count(graph_database, "accounts")) == (1, 1)
+    second = links.find_by_token_and_entry_url("second", REPO_URL)
+    assert shape(second) == [(ObjectKind.ACCOUNTS, 1), (ObjectKind.CONTENTS, 0)]
+    # The platform was not asked again, so the observation is the old one.
+    assert {(each.created_at, each.observed_at) for each in second} == {(LATER, AT)}
+    assert links.count_by_object_as_of(found.id, LATER) == 2
+    assert links.count_by_object_as_of(found.id, AT) == 1
+
+
+def test_linking_again_keeps_the_time_of_the_first_link(
+    writer: GraphWriter, stored: StoredObjects, links: TokenLinkRepository
+) -> None:
+    writer.write(graph(site()), context(SITE_URL))
+    route = Route(
+        url=SITE_URL, platform=Platform.WEB, object=ObjectKind.CONTENTS, subtype=ContentSubtype.SITE, key="e"
+    )
+    found = stored.find(route)
+    assert found is not None
+    result = writer.link_stored(found, context(SITE_URL, at=LATER))
+    assert (result.links_deleted, result.links_written) == (1, 1)
+    (link,) = links.find_by_token_and_entry_url("t", SITE_URL)
+    assert link.created_at == AT
+
+
+def test_a_url_that_leads_elsewhere_already_is_not_added(
+    writer: GraphWriter, contents: ContentRepository
+) -> None:
+    writer.write(graph(site()), context(SITE_URL))
+    writer.write(graph(site("https://b.org/")), context("https://b.org/"))
+    row = contents.find_by_source_url("https://b.org/")
+    assert row is not None
+    writer.link_stored(row, context(SITE_URL, "second"))
+    assert contents.find_by_id(row.id) == row
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "is_found"),
+    [
+        ((Platform.REDDIT, ObjectKind.ACCOUNTS, None), "Bob", True),
+        ((Platform.GITHUB, ObjectKind.ACCOUNTS, None), "Bob", False),
+        ((Platform.X, ObjectKind.VENUES, VenueSubtype.COMMUNITY), "9", True),
+        ((Platform.TELEGRAM, ObjectKind.VENUES, None), "bonk", False),
+        ((Platform.YOUTUBE, ObjectKind.CONTENTS, ContentSubtype.VIDEO), "aFCO6Wid0VM", True),
+        ((Platform.GITHUB, ObjectKind.CONTENTS, ContentSubtype.REPO), "octo/cat", False),
+    ],
+)
+def test_a_key_in_a_url_finds_a_row_only_where_it_is_the_platforms_own(
+    writer: GraphWriter,
+    stored: StoredObjects,
+    place: tuple[Platform, ObjectKind, ContentSubtype | VenueSubtype | None],
+    key: str,
+    is_found: bool,
+) -> None:
+    platform, kind, subtype = place
+    url = "https://stored.example.org/"
+    stored_key = key.lower() if kind is ObjectKind.ACCOUNTS else key
+    match kind:
+        case ObjectKind.ACCOUNTS:
+            group = ObjectGroup(account=AccountDraft(platform=platform, url=url, platform_key=stored_key))
+        case ObjectKind.VENUES:
+            group = ObjectGroup(
+                venue=VenueDraft(
+                    platform=platform,
+                    subtype=VenueSubtype(subtype or VenueSubtype.CHANNEL),
+                    url=url,
+                    platform_key=stored_key,
+                )
+            )
+        case ObjectKind.CONTENTS:
+            group = ObjectGroup(
+                content=ContentDraft(
+                    platform=platform, subtype=ContentSubtype(subtype), url=url, platform_key=stored_key
+                )
+            )
+    writer.write(graph(group), context(url))
+    route = Route(url="https://asked.example.org/", platform=platform, object=kind, subtype=subtype, key=key)
+    assert (stored.find(route) is not None) is is_found
+
+
+# Several workers, crashes, lost leases
+
+
+def test_tokens_recorded_at_once_share_one_account(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    def work(number: int) -> WriteResult:
+        url = f"https://github.com/octo/repo{number}"
+        return writer.write(graph(repo(str(number), url)), context(url, f"t{number}"), known_absent=True)
+
+    results = run_together(work)
+    assert len(results) == WORKERS
+    assert (count(graph_database, "accounts"), count(graph_database, "contents")) == (1, WORKERS)
+    (account,) = graph_database["accounts"].find()
+    assert {row["creator_id"] for row in graph_database["contents"].find()} == {account["_id"]}
+    linked = graph_database["token_links"].find({"object": "accounts"})
+    assert [row["object_id"] for row in linked] == [account["_id"]] * WORKERS
+
+
+def test_one_url_of_eight_tokens_at_once_is_one_row_and_one_point(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    fork = graph(repo(parent=1), repo("200", "https://github.com/other/cat", by=owner("2", "other")))
+    results = run_together(
+        lambda number: writer.write(fork, context(REPO_URL, f"t{number}"), known_absent=True)
+    )
+    assert len({result.entry_id for result in results}) == 1
+    assert sum(result.rows_inserted for result in results) == 4
+    assert sum(result.points_added for result in results) == 4
+    assert (count(graph_database, "contents"), count(graph_database, "accounts")) == (2, 2)
+    assert count(graph_database, "token_links") == 3 * WORKERS
+    rows = {row["platform_key"]: row for row in graph_database["contents"].find()}
+    child, parent = rows["100"], rows["200"]
+    assert child["parent_content_id"] == parent["_id"]
+
+
+def test_without_the_unique_indexes_they_would_be_several(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    for name in ("contents", "accounts"):
+        graph_database[name].drop_indexes()
+    run_together(
+        lambda number: writer.write(graph(repo()), context(REPO_URL, f"t{number}"), known_absent=True)
+    )
+    assert count(graph_database, "contents") > 1
+
+
+class LeaseThatEnds:
+    """Stands for a lease that is lost after some checks."""
+
+    def __init__(self, checks: int) -> None:
+        self._left = checks
+
+    def check(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise LeaseLost("the lease ended")
+
+
+@pytest.mark.parametrize(
+    ("checks", "written"),
+    [
+        (0, {}),
+        (1, {"accounts": 1}),
+        (2, {"accounts": 1, "contents": 1}),
+        (3, {"accounts": 1, "contents": 1, "metric_series": 2}),
+    ],
+)
+def test_a_lost_lease_stops_the_writing_before_the_next_step_and_the_next_try_finishes(
+    writer: GraphWriter, graph_database: MongoDatabase, checks: int, written: dict[str, int]
+) -> None:
+    with pytest.raises(LeaseLost):
+        writer.write(graph(repo()), context(REPO_URL, lease=LeaseThatEnds(checks)))
+    names = ("accounts", "contents", "metric_series", "token_links")
+    assert {name: number for name in names if (number := count(graph_database, name))} == written
+    writer.write(graph(repo()), context(REPO_URL))
+    assert [count(graph_database, name) for name in names] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("checks", "left"), [(1, 2), (2, 0)], ids=["before the delete", "after the delete"])
+def test_a_stop_between_the_links_leaves_one_set_after_the_next_try(
+    writer: GraphWriter,
+    graph_database: MongoDatabase,
+    links: TokenLinkRepository,
+    checks: int,
+    left: int,
+) -> None:
+    writer.write(graph(repo()), context(REPO_URL))
+    with pytest.raises(LeaseLost):
+        writer.write(graph(repo()), context(REPO_URL, at=LATER, lease=LeaseThatEnds(checks)))
+    assert count(graph_database, "token_links") == left
+    writer.write(graph(repo()), context(REPO_URL, at=LATER))
+    assert shape(links.find_by_token_and_entry_url("t", REPO_URL)) == [
+        (ObjectKind.ACCOUNTS, 1),
+        (ObjectKind.CONTENTS, 0),
+    ]
+    assert (count(graph_database, "contents"), count(graph_database, "accounts")) == (1, 1)

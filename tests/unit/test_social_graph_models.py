@@ -1,0 +1,406 @@
+"""Models: what they refuse, what they store, and how they change."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from bson import ObjectId, decode, encode
+from bson.codec_options import CodecOptions
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.errors import InvalidInput
+from workers.social_graph.account import Account, AccountRepository, DeclaredHandle
+from workers.social_graph.content import AuthorSnapshot, Content, ContentRepository, ContentText, Mention
+from workers.social_graph.metric_series import MetricPoint, MetricSeries, MetricSeriesRepository
+from workers.social_graph.source_url import SourceURL
+from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
+from workers.social_graph.token_link import TokenLink, TokenLinkRepository, build_lineage, name_match
+from workers.social_graph.venue import Venue, VenueRepository
+from workers.social_graph.vocabulary import (
+    ContentSubtype,
+    FetchStatus,
+    LinkStatus,
+    ObjectKind,
+    ParentRelation,
+    Platform,
+    VenueSubtype,
+)
+
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+LATER = AT + timedelta(hours=1)
+NAIVE = datetime(2026, 1, 15, 12)  # noqa: DTZ001 - the time without a zone that must be refused
+REPOSITORIES = (
+    ContentRepository,
+    AccountRepository,
+    VenueRepository,
+    TokenRepository,
+    TokenLinkRepository,
+    MetricSeriesRepository,
+)
+
+
+def url(text: str = "https://x.com/i/status/1", status: FetchStatus = FetchStatus.OK) -> SourceURL:
+    return SourceURL.of(text, status, AT)
+
+
+def full_content() -> Content:
+    content = Content.of(
+        platform=Platform.X,
+        subtype=ContentSubtype.TWEET,
+        source_urls=[url()],
+        observed_at=AT,
+        platform_key="1",
+        creator_id=ObjectId(),
+        venue_id=ObjectId(),
+        parent_content_id=ObjectId(),
+        parent_relation=ParentRelation.QUOTE,
+        published_at=AT,
+        text=ContentText.of(primary="gm", body="long", from_media="alt"),
+        links=["https://example.org/"],
+        tags=["sol"],
+        mentions=[Mention.of("9", "bob")],
+        author=AuthorSnapshot.of(
+            ObjectId(), handle="a", display_name="A", followers=3, account_created_at=AT
+        ),
+        data={"conversationId": "1", "nested": {"deep": [1]}},
+    )
+    content = content.update_metrics_latest({"favorite_count": 3}, AT)
+    return content.update_link_stats(2, AT, AT, computed_at=LATER)
+
+
+def full_account() -> Account:
+    return Account.of(
+        platform=Platform.GITHUB,
+        source_urls=[url("https://github.com/a")],
+        observed_at=AT,
+        platform_key="583231",
+        handle="a",
+        account_created_at=AT,
+        display_name="A",
+        bio="BNB: 0x" + "ab" * 20,
+        links=["https://example.org/"],
+        declared_handles=[DeclaredHandle.of(Platform.X, "a_on_x")],
+        followers=5,
+        unavailable=False,
+        data={"account_type": "User"},
+    )
+
+
+def full_venue() -> Venue:
+    return Venue.of(
+        platform=Platform.TELEGRAM,
+        subtype=VenueSubtype.CHANNEL,
+        source_urls=[url("https://t.me/a")],
+        observed_at=AT,
+        platform_key="-1001",
+        name="A",
+        description="d",
+        venue_created_at=AT,
+        creator_id=ObjectId(),
+        members=7,
+        data={"adminHandle": "b"},
+    )
+
+
+def full_token() -> Token:
+    return Token.of(
+        address="So11111111111111111111111111111111111111112",
+        created_at=AT,
+        symbol="SOL",
+        first_transfer_at=AT,
+        fingerprints=["domain:example.org"],
+        web=TokenWeb(domain="example.org", domain_created_at=AT, scan_time=AT),
+        social_urls=[
+            TokenSocialURL(
+                url="https://example.org/",
+                status=FetchStatus.ERROR,
+                attempted_at=AT,
+                attempts=1,
+                reason="http_503",
+            ),
+            TokenSocialURL(url="https://x.com/a", status=FetchStatus.UNSUPPORTED),
+        ],
+    )
+
+
+def full_link() -> TokenLink:
+    return TokenLink.of(
+        token_address="t",
+        object=ObjectKind.VENUES,
+        object_id=ObjectId(),
+        entry_url="https://t.me/a",
+        created_at=AT,
+        observed_at=AT,
+        status=LinkStatus.OK,
+        platform=Platform.TELEGRAM,
+        subtype=VenueSubtype.CHANNEL,
+        name_match=True,
+        first_transfer_at=AT,
+        ancestor_ids=[ObjectId()],
+    )
+
+
+def full_series() -> MetricSeries:
+    return MetricSeries(
+        object=ObjectKind.CONTENTS,
+        object_id=ObjectId(),
+        platform=Platform.X,
+        points=(MetricPoint(at=AT, metrics={"favorite_count": 3}),),
+    )
+
+
+FULL = (full_content, full_account, full_venue, full_token, full_link, full_series)
+Storable = Content | Account | Venue | Token | TokenLink | MetricSeries
+
+
+@pytest.mark.parametrize("build", FULL)
+def test_a_full_row_comes_back_from_the_store_equal(build: Callable[[], Storable]) -> None:
+    row = build()
+    codec: CodecOptions[dict[str, object]] = CodecOptions(tz_aware=True, tzinfo=UTC)
+    assert type(row).from_document(decode(encode(row.to_document()), codec)) == row
+
+
+def names_of(document: Mapping[str, object], *, inside_data: bool = False) -> Iterator[str]:
+    for name, value in document.items():
+        if not inside_data:
+            yield name
+        free = inside_data or name in ("data", "metrics", "metrics_latest")
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, dict):
+                yield from names_of(part, inside_data=free)
+
+
+@pytest.mark.parametrize("build", FULL)
+def test_stored_names_are_snake_case_and_ids_are_ours(build: Callable[[], Storable]) -> None:
+    for name in names_of(build().to_document()):
+        assert re.fullmatch(r"_?[a-z]+(_[a-z]+)*", name), name
+
+
+def test_a_name_ending_in_id_holds_an_id_of_ours_and_one_ending_in_key_a_text() -> None:
+    for build in FULL:
+        for name, value in build().to_document().items():
+            if name.endswith("_id"):
+                assert isinstance(value, ObjectId), name
+            if name.endswith("_key"):
+                assert isinstance(value, str), name
+
+
+def test_a_new_content_has_empty_lists_and_no_nulls() -> None:
+    document = Content.of(
+        platform=Platform.WEB,
+        subtype=ContentSubtype.SITE,
+        source_urls=[url("https://a.org/")],
+        observed_at=AT,
+    ).to_document()
+    assert {name: document[name] for name in ("links", "tags", "mentions", "text", "data")} == {
+        "links": [],
+        "tags": [],
+        "mentions": [],
+        "text": {},
+        "data": {},
+    }
+    assert None not in document.values()
+    assert "platform_key" not in document
+
+
+def test_a_row_without_a_source_url_is_refused() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Content.of(platform=Platform.X, subtype=ContentSubtype.TWEET, source_urls=[], observed_at=AT)
+    assert caught.value.field == "source_urls"
+
+
+@pytest.mark.parametrize(
+    ("field", "build"),
+    [
+        ("platform", lambda: Venue.of(**{**VENUE, "platform": "myspace"})),
+        ("subtype", lambda: Venue.of(**{**VENUE, "subtype": "club"})),
+        ("observed_at", lambda: Venue.of(**{**VENUE, "observed_at": NAIVE})),
+        ("venue_created_at", lambda: Venue.of(**VENUE, venue_created_at=NAIVE)),
+        ("source_urls.observed_at", lambda: SourceURL.of("https://a.org/", FetchStatus.OK, NAIVE)),
+        ("source_urls.url", lambda: SourceURL.of(" ", FetchStatus.OK, AT)),
+        ("mentions.platform_key", lambda: Mention.of("", "bob")),
+        ("created_at", lambda: Token.of(address="a", created_at=NAIVE)),
+        ("address", lambda: Token.of(address=" ", created_at=AT)),
+        ("fingerprints", lambda: Token.of(address="a", created_at=AT, fingerprints=["example.org"])),
+        ("object", lambda: link(object="tokens")),
+        ("subtype", lambda: link(object=ObjectKind.CONTENTS, subtype=None)),
+        ("subtype", lambda: link(object=ObjectKind.ACCOUNTS, subtype=ContentSubtype.SITE)),
+    ],
+)
+def test_bad_input_is_refused_by_the_name_of_the_field(field: str, build: Callable[[], object]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        build()
+    assert caught.value.field == field
+
+
+VENUE: dict[str, object] = {
+    "platform": Platform.TELEGRAM,
+    "subtype": VenueSubtype.CHANNEL,
+    "source_urls": [url("https://t.me/a")],
+    "observed_at": AT,
+}
+
+
+def link(**changes: object) -> TokenLink:
+    fields: dict[str, object] = {
+        "token_address": "t",
+        "object": ObjectKind.CONTENTS,
+        "object_id": ObjectId(),
+        "entry_url": "https://a.org/",
+        "created_at": AT,
+        "observed_at": AT,
+        "status": LinkStatus.OK,
+        "platform": Platform.WEB,
+        "subtype": ContentSubtype.SITE,
+    }
+    return TokenLink.of(**{**fields, **changes})
+
+
+def test_one_url_seen_three_times_is_one_entry_with_the_last_outcome() -> None:
+    content = full_content()
+    content = content.add_source_url("https://x.com/i/status/1", FetchStatus.BLOCKED, LATER)
+    content = content.add_source_url("https://x.com/i/status/1", FetchStatus.OK, AT)
+    assert [(entry.status, entry.observed_at) for entry in content.source_urls] == [
+        (FetchStatus.BLOCKED, LATER)
+    ]
+
+
+def test_another_url_is_another_entry() -> None:
+    assert len(full_content().add_source_url("https://t.co/a", FetchStatus.OK, LATER).source_urls) == 2
+
+
+def test_a_content_lives_as_long_as_one_url_leads_to_it() -> None:
+    content = full_content()
+    gone = content.add_source_url("https://x.com/i/status/1", FetchStatus.NOT_FOUND, LATER)
+    assert content.is_alive
+    assert not gone.is_alive
+    assert gone.add_source_url("https://t.co/a", FetchStatus.OK, LATER).is_alive
+
+
+def test_newer_metrics_replace_the_cache_and_move_the_observation() -> None:
+    content = full_content().update_metrics_latest({"favorite_count": 9}, LATER)
+    assert (content.metrics_latest, content.observed_at) == ({"favorite_count": 9}, LATER)
+
+
+def test_older_metrics_are_ignored() -> None:
+    content = full_content().update_metrics_latest({"favorite_count": 9}, LATER)
+    assert content.update_metrics_latest({"favorite_count": 1}, AT) == content
+
+
+def test_link_stats_always_say_how_old_they_are() -> None:
+    stats = full_content().update_link_stats(4, None, AT, computed_at=LATER).link_stats
+    assert stats is not None
+    assert (stats.link_count, stats.input_cutoff, stats.computed_at) == (4, AT, LATER)
+
+
+def test_the_later_observation_of_two_accounts_is_known() -> None:
+    account = full_account()
+    assert account.mark_observed(LATER).is_observed_later_than(account)
+    assert account.mark_observed(AT - timedelta(days=1)).observed_at == AT
+
+
+def test_fingerprints_are_a_set() -> None:
+    token = full_token().add_fingerprints(["domain:example.org", "domain:b.org", "domain:b.org"])
+    assert token.fingerprints == ("domain:example.org", "domain:b.org")
+
+
+def test_the_web_block_is_replaced_as_a_whole() -> None:
+    assert full_token().update_web(TokenWeb(domain="b.org")).web == TokenWeb(domain="b.org")
+
+
+def test_a_token_cannot_have_one_url_twice() -> None:
+    twice = [TokenSocialURL(url="https://a.org/", status=FetchStatus.OK)] * 2
+    with pytest.raises(InvalidInput):
+        Token.of(address="a", created_at=AT, social_urls=twice)
+
+
+def test_the_lineage_is_the_object_first_and_at_most_one_more() -> None:
+    own, first, second = ObjectId(), ObjectId(), ObjectId()
+    assert build_lineage(own, [ObjectId(str(own)), first, second]) == (own, first)
+    assert link(object_id=own, ancestor_ids=[first, second]).link_depth == 1
+    assert link(object_id=own).is_direct
+
+
+@given(st.lists(st.integers(0, 4), max_size=6), st.integers(0, 4))
+def test_a_lineage_never_repeats_and_never_grows(ancestors: list[int], own: int) -> None:
+    ids = [ObjectId(f"{number:024x}") for number in range(5)]
+    lineage = build_lineage(ids[own], [ids[number] for number in ancestors])
+    assert lineage[0] == ids[own]
+    assert len(set(lineage)) == len(lineage) <= 2
+    assert set(lineage) <= {ids[own], *(ids[number] for number in ancestors)}
+
+
+@pytest.mark.parametrize("derived", ["lineage", "link_depth"])
+def test_what_is_derived_cannot_be_given(derived: str) -> None:
+    with pytest.raises(TypeError):
+        link(**{derived: 1})
+
+
+@pytest.mark.parametrize(
+    ("venue", "token", "expected"),
+    [
+        ("The BONK Inu Community", "bonk", True),
+        ("\uff22\uff2f\uff2e\uff2b", "$Bonk", True),
+        ("Portal", "bonk", False),
+        (None, "bonk", None),
+        ("BONK", None, None),
+        ("BONK", "  ", None),
+    ],
+)
+def test_a_venue_is_compared_with_the_name_of_the_token(
+    venue: str | None, token: str | None, expected: bool | None
+) -> None:
+    assert name_match(venue, token) is expected
+
+
+@pytest.mark.parametrize("model", [Content, Account, Venue, Token, TokenLink])
+def test_a_missing_required_field_is_an_error(model: type[Content]) -> None:
+    with pytest.raises(TypeError):
+        model.of()
+
+
+def methods_of(repository: type) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(member)
+        for name, member in inspect.getmembers(repository, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_links_cannot_be_changed() -> None:
+    words = ("update", "upsert", "save", "replace")
+    assert not [name for name in methods_of(TokenLinkRepository) if any(word in name for word in words)]
+
+
+@pytest.mark.parametrize("repository", [ContentRepository, AccountRepository, VenueRepository])
+def test_objects_cannot_be_deleted(repository: type) -> None:
+    assert not [name for name in methods_of(repository) if "delete" in name or "remove" in name]
+
+
+def test_tokens_have_no_price_and_no_second_way_to_a_domain() -> None:
+    assert not [name for name in methods_of(TokenRepository) if "price" in name or "domain" in name]
+
+
+@pytest.mark.parametrize("repository", REPOSITORIES)
+def test_no_repository_takes_a_session(repository: type) -> None:
+    for name, signature in methods_of(repository).items():
+        assert not {"session", "transaction"} & set(signature.parameters), name
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (FetchStatus.OK, LinkStatus.OK),
+        (FetchStatus.NOT_FOUND, LinkStatus.DELETED),
+        (FetchStatus.BLOCKED, LinkStatus.UNAVAILABLE),
+        (FetchStatus.ERROR, LinkStatus.UNRESOLVED),
+        (FetchStatus.INVALID, LinkStatus.UNRESOLVED),
+    ],
+)
+def test_the_outcome_of_a_fetch_says_the_state_of_a_link(status: FetchStatus, expected: LinkStatus) -> None:
+    assert LinkStatus.of(status) is expected
