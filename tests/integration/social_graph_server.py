@@ -27,10 +27,9 @@ WORKERS = 8
 
 @dataclass
 class CommandLog(CommandListener):
-    """The commands that were sent. `before_command` is called with each and may raise: the process "dies"."""
+    """The commands that were sent."""
 
     commands: list[tuple[str, Document]] = field(default_factory=list)
-    before_command: Callable[[str], None] | None = None
 
     def started(self, event: CommandStartedEvent) -> None:
         if event.command_name not in ("hello", "ping", "endSessions"):
