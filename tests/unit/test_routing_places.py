@@ -514,6 +514,7 @@ def test_a_decided_case(
         "https://instagram.com/accounts/login/",
         "https://youtube.com/feed/trending",
         "https://youtube.com/premium",
+        "https://youtube.com/robots.txt",
         "https://www.reddit.com/settings",
         "https://www.reddit.com/submit",
         "https://github.com/features",
@@ -587,3 +588,15 @@ def test_two_pages_of_one_site_have_two_keys() -> None:
 def test_a_host_with_more_labels_than_needed_is_still_telegram(host: str) -> None:
     path = "" if "name1" in host else "name1"
     assert place_of(f"https://{host}/{path}").url == "https://t.me/name1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://codeload.github.com/orgs/c/a/b",
+        "https://raw.github.com/features/a/b",
+        "https://gist.github.com/orgs",
+    ],
+)
+def test_a_reserved_word_of_the_main_site_is_nobody_on_its_other_hosts_either(text: str) -> None:
+    assert place_of(text).subtype is ContentSubtype.UNKNOWN

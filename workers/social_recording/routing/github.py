@@ -51,6 +51,8 @@ _RAW = Site(
     platform=Platform.GITHUB,
     host="raw.githubusercontent.com",
     hosts=frozenset({"raw.githubusercontent.com", "raw.github.com", "codeload.github.com"}),
+    # Nobody has such a name, and under github.com it would be another place.
+    reserved=_RESERVED,
     fields=_FIELDS,
     patterns=(content(ContentSubtype.REPO, "/{owner}/{repo}/{any}{rest}", key="{owner}/{repo}", url=_REPO),),
 )
@@ -58,7 +60,7 @@ _GISTS = Site(
     platform=Platform.GITHUB,
     host="gist.github.com",
     hosts=frozenset({"gist.github.com", "gist.githubusercontent.com"}),
-    reserved=frozenset({"discover", "forked", "login", "mine", "search", "starred"}),
+    reserved=_RESERVED | {"discover", "forked", "mine", "starred"},
     fields=_FIELDS,
     patterns=(
         content(ContentSubtype.GIST, "/{owner}/{gist}{rest}", key="{gist}", url=_GIST),

@@ -17,6 +17,8 @@ _FIELDS = {
     "code": Field(regex=r"[a-z0-9_-]{10,64}"),
     # Names may be in any script, so the field says what is not a part of them.
     "name": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.][^\s/?#&=%<>"'\\@:+,;!()*$]{0,99}""", folds=True),
+    # The older kind has no full stops, so that `/robots.txt` is nobody.
+    "custom": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.]{1,100}""", folds=True),
     "search_query": QUERY,
     "tag": TAG,
 }
@@ -78,12 +80,12 @@ _MAIN = Site(
             url="https://youtube.com/results?search_query=%23{tag}",
         ),
         account("/channel/{channel}{rest}", key="{channel}", url="https://youtube.com/channel/{channel}"),
-        account("/c/{name}{rest}", key="{name}", url="https://youtube.com/c/{name}"),
-        account("/user/{name}{rest}", key="{name}", url="https://youtube.com/user/{name}"),
+        account("/c/{custom}{rest}", key="{custom}", url="https://youtube.com/c/{custom}"),
+        account("/user/{custom}{rest}", key="{custom}", url="https://youtube.com/user/{custom}"),
         content(ContentSubtype.POST, "/post/{code}", key="{code}", url="https://youtube.com/post/{code}"),
         content(ContentSubtype.UNKNOWN, "/clip/{code}", key="{code}", url="https://youtube.com/clip/{code}"),
         account("/@{name}{rest}", key="{name}", url="https://youtube.com/@{name}"),
-        account("/{name}(?:/{any})?", key="{name}", url="https://youtube.com/c/{name}"),
+        account("/{custom}(?:/{any})?", key="{custom}", url="https://youtube.com/c/{custom}"),
     ),
 )
 _SHORT = Site(
