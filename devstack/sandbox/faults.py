@@ -16,12 +16,12 @@ from devstack.sandbox.samples import JSON_TYPE, Answer, to_json
 
 
 class Fault(BaseModel):
-    """One rule, for calls whose `METHOD url` the regular expression `route` is found in.
+    """One rule, for calls whose `METHOD url body` the regular expression `route` is found in.
 
-    The url is the one that `/_sandbox/calls` shows. After `latency_ms` comes, whichever is given first here:
-    `hang` (no answer, the connection stays open), `drop` (the connection is closed), the answer made of
-    `status`, `headers` and `body`, or the usual answer. `times` is the number of calls the rule is for; null
-    means all.
+    The url is the one that `/_sandbox/calls` shows; the body lets a rule name a token's address. After
+    `latency_ms` comes, whichever is given first here: `hang` (no answer, the connection stays open), `drop`
+    (the connection is closed), the answer made of `status`, `headers` and `body`, or the usual answer.
+    `times` is the number of calls the rule is for; null means all.
     """
 
     model_config = ConfigDict(extra="forbid")

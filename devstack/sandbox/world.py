@@ -66,7 +66,8 @@ class World:
         call = f"{request.method} {url}"
         self._calls[call] += 1
         answer = self._answer(request, path)
-        fault = self._faults.take(call)
+        body = request.body.decode(errors="replace")
+        fault = self._faults.take(f"{call} {body}" if body else call)
         latency_ms = self._latency_ms
         if fault is not None and fault.latency_ms is not None:
             latency_ms = fault.latency_ms

@@ -153,12 +153,7 @@ class JobRunner:
         Raises `SecondDelivery` when there is nothing to run, and `JobFailed` with a code otherwise.
         """
         started_at_s = self._clock.monotonic()
-        try:
-            if not self._store.begin(job_id):
-                raise SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
-            heartbeat = self._leases.acquire(alive_lease(job_id), ttl_ms=self._heartbeat_ttl_ms, owner=job_id)
-        except (BrokerUnavailable, LockUnavailable, Busy) as exc:
-            raise JobFailed.because("LOCK_UNAVAILABLE", "Redis cannot be asked") from exc
+        heartbeat = self._take_up(job_id)
         outcome = JobState.FAILED
         try:
             record = self._store.get(job_id)
@@ -173,6 +168,24 @@ class JobRunner:
         finally:
             self._finish(job_id, outcome)
             self._leases.release(heartbeat)
+
+    def _take_up(self, job_id: str) -> Lease:
+        """Take the heartbeat, then note the start: a job that has started is never seen without one."""
+        try:
+            heartbeat = self._leases.acquire(alive_lease(job_id), ttl_ms=self._heartbeat_ttl_ms, owner=job_id)
+        except Busy as exc:
+            raise SecondDelivery(f"the job {job_id} is running") from exc
+        except LockUnavailable as exc:
+            raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
+        try:
+            is_first = self._store.begin(job_id)
+        except BrokerUnavailable as exc:
+            self._leases.release(heartbeat)
+            raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
+        if not is_first:
+            self._leases.release(heartbeat)
+            raise SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
+        return heartbeat
 
     def _under_lease(
         self,
