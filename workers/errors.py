@@ -16,6 +16,7 @@
     ├── LockUnavailable                 the lock store cannot be asked; nothing runs unlocked
     ├── LeaseLost                       our lease is no longer ours; stop writing
     ├── BudgetExceeded                  the time for this piece of work is used up
+    ├── DuplicateKey                    a row with this URL or key is stored already (social_graph)
     ├── BrokerUnavailable               the broker did not take a message
     └── JobFailed                       what a job task raises; the one that travels to the API
 

@@ -31,6 +31,7 @@ from workers.leases import LeaseStore
 from workers.mongo import connect
 from workers.settings import Settings, read_settings
 from workers.social_graph.token import TokenRepository
+from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
@@ -150,7 +151,13 @@ class Services:
         )
         self.desk = MemberDesk(redis, leases, process_ttl_ms=settings.job_heartbeat_ttl_ms)
         self.recorder = TokenRecorder(
-            leases=leases, tracker=tracker, tokens=tokens, collector=collector, clock=clock, limits=limits
+            leases=leases,
+            tracker=tracker,
+            tokens=tokens,
+            links=TokenLinkRepository(database, clock),
+            collector=collector,
+            clock=clock,
+            limits=limits,
         )
         self.retrier = URLRetrier(
             leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits

@@ -124,24 +124,23 @@ class MetricSeriesRepository:
         object_id: ObjectId,
         platform: Platform,
         point: MetricPoint,
-    ) -> bool:
-        """Add one point; False when the series has a point of that time already."""
-        append = PointAppend(object=object, object_id=object_id, platform=platform, point=point)
-        return self.append_points([append]) == 1
+    ) -> None:
+        """Add one point, unless the series has a point of that time already."""
+        self.append_points([PointAppend(object=object, object_id=object_id, platform=platform, point=point)])
 
-    def append_points(self, appends: Sequence[PointAppend]) -> int:
-        """Add points, at most one per object, with one command; return how many were not there yet.
+    def append_points(self, appends: Sequence[PointAppend]) -> None:
+        """Add points, at most one per object, with one command.
 
-        The condition leaves out a series that has the time already. The upsert then tries to insert a second
-        row for the object, which the unique index refuses: that refusal means "is there", except when two
-        workers start the series at once, so what was refused is tried once more without the insert.
+        Two workers that start a series at once both try to insert its row; the unique index refuses one of
+        them, whose point is added to the row by a second command.
         """
         if not appends:
-            return 0
-        added, refused = self._append(appends, upsert=True)
+            return
+        now = self._clock.now()
+        operations = [_operation(append, now) for append in appends]
+        refused = run_updates(self._collection, operations, ordered=False).duplicates
         if refused:
-            added += self._append([appends[index] for index in refused], upsert=False)[0]
-        return added
+            run_updates(self._collection, [operations[index] for index in refused], ordered=False)
 
     def find_by_object(self, object: ObjectKind, object_id: ObjectId) -> MetricSeries | None:
         """The whole series."""
@@ -165,26 +164,26 @@ class MetricSeriesRepository:
             document = self._collection.find_one(condition, projection)
         return None if document is None else MetricSeries.from_document(document)
 
-    def _append(self, appends: Sequence[PointAppend], *, upsert: bool) -> tuple[int, tuple[int, ...]]:
-        """How many points were added, and the positions that the unique index refused."""
-        now = self._clock.now()
-        operations = [_operation(append, now, upsert=upsert) for append in appends]
-        result = run_updates(self._collection, operations, ordered=False)
-        return result.matched + result.inserted, result.duplicates
-
 
 def _key(kind: ObjectKind, object_id: ObjectId) -> Document:
     return {"object": ObjectKind(kind).value, "object_id": object_id}
 
 
-def _operation(append: PointAppend, now: datetime, *, upsert: bool) -> UpdateOne:
-    point = append.point.to_document()
-    return UpdateOne(
-        {**_key(append.object, append.object_id), "points.at": {"$ne": append.point.at}},
-        {
-            "$push": {"points": {"$each": [point], "$sort": {"at": 1}, "$slice": -SERIES_POINTS_MAX}},
-            "$setOnInsert": {"platform": append.platform.value, "created_at": now},
-            "$set": {"updated_at": now},
-        },
-        upsert=upsert,
-    )
+def _operation(append: PointAppend, now: datetime) -> UpdateOne:
+    """Append, sort and cut in one step on the store's side.
+
+    Whether the time is there is asked inside the update: as a negation in the condition it would keep the
+    index from being used.
+    """
+    points: Document = {"$ifNull": ["$points", []]}
+    times: Document = {"$map": {"input": points, "as": "point", "in": "$$point.at"}}
+    is_there: Document = {"$in": [append.point.at, times]}
+    longer: Document = {"$concatArrays": [points, [{"$literal": append.point.to_document()}]]}
+    kept: Document = {"$slice": [{"$sortArray": {"input": longer, "sortBy": {"at": 1}}}, -SERIES_POINTS_MAX]}
+    fields: Document = {
+        "platform": {"$ifNull": ["$platform", append.platform.value]},
+        "created_at": {"$ifNull": ["$created_at", now]},
+        "updated_at": {"$cond": [is_there, "$updated_at", now]},
+        "points": {"$cond": [is_there, "$points", kept]},
+    }
+    return UpdateOne(_key(append.object, append.object_id), [{"$set": fields}], upsert=True)

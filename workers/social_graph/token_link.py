@@ -218,6 +218,11 @@ class TokenLinkRepository:
         """The links of the token, up to and including `as_of`, oldest first."""
         return self._find({"token_address": token_address, **_until(as_of)}, sort=[("created_at", 1)])
 
+    def has_any(self, token_address: str) -> bool:
+        """Whether the token has links at all."""
+        with translated(COLLECTION):
+            return self._collection.find_one({"token_address": token_address}, {"_id": 1}) is not None
+
     def find_latest_by_object_and_token(self, object_id: ObjectId, token_address: str) -> TokenLink | None:
         """The last link between the two."""
         found = self._find(

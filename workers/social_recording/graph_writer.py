@@ -70,7 +70,11 @@ RowT = TypeVar("RowT", Content, Account, Venue)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkContext:
-    """Whose URL is written. `linked_at` becomes `created_at` of new links; `lease` is the token's."""
+    """Whose URL is written. `linked_at` becomes `created_at` of new links; `lease` is the token's.
+
+    `is_unlinked` says that the caller has looked and the token has no links at all, so that none of this URL
+    can be there to be replaced. Under the token's lease nobody else adds any.
+    """
 
     token_address: str
     entry_url: str
@@ -78,6 +82,7 @@ class LinkContext:
     token_name: str | None = None
     first_transfer_at: datetime | None = None
     lease: Lease | None = None
+    is_unlinked: bool = False
 
     def check_lease(self) -> None:
         """Raise `LeaseLost` when the token is no longer ours to write."""
@@ -107,7 +112,6 @@ class WriteResult:
     links_written: int
     links_deleted: int
     rows_inserted: int = 0
-    points_added: int = 0
     metrics_dropped: tuple[str, ...] = ()
 
 
@@ -183,10 +187,9 @@ class GraphWriter:
         )
         rows = self._store_rows(seen, context)
         appends, dropped = metric_points(rows.with_metrics(planned), seen.at)
-        added = 0
         if appends:
             context.check_lease()
-            added = self._series.append_points(appends)
+            self._series.append_points(appends)
         links = [
             context.link(rows.at(each.target), None if each.via is None else rows.at(each.via), seen.at)
             for each in planned.links
@@ -197,7 +200,6 @@ class GraphWriter:
             links_deleted=self._replace_links(links, context),
             links_written=len(links),
             rows_inserted=rows.inserted,
-            points_added=added,
             metrics_dropped=dropped,
         )
 
@@ -332,7 +334,11 @@ class GraphWriter:
         An object that was linked before keeps the time of its first link, so that counts as of a time do not
         move.
         """
-        before = self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
+        before = (
+            []
+            if context.is_unlinked
+            else self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
+        )
         # The oldest comes first, so it is the one that stays.
         first_linked_at = {link.object_id: link.created_at for link in reversed(before)}
         deleted = 0

@@ -7,7 +7,7 @@ an account's disappearance, and the metrics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias, TypeVar
 
 from bson import ObjectId
@@ -25,6 +25,8 @@ from workers.social_recording.write_plan import AccountRow, ContentRow, VenueRow
 
 StoredObject: TypeAlias = Content | Account | Venue
 ObjectT = TypeVar("ObjectT", Content, Account, Venue)
+
+SEEN_AGAIN_AFTER = timedelta(minutes=1)
 
 
 def new_account(row: AccountRow, at: datetime) -> Account:
@@ -112,13 +114,32 @@ def author_snapshot(account: Account, draft: AccountDraft) -> AuthorSnapshot:
 def observe_account(
     stored: Account, row: AccountRow, urls: tuple[str, ...], at: datetime, *, is_entry: bool
 ) -> Account:
-    """The stored account after this observation."""
+    """The stored account after this observation.
+
+    An author whose posts many tokens link is seen many times a minute. Such a passing look at an account
+    that was seen a moment ago under the same handle says nothing new, and leaves the row alone.
+    """
+    if not is_entry and _is_old_news(stored, row, urls, at):
+        return stored
     account = _with_urls(stored, urls, at, is_entry=is_entry)
     if row.draft.handle:
         account = account.add_handle_observation(row.draft.handle, at)
     if row.draft.unavailable:
         account = account.mark_unavailable()
     return account.mark_observed(at) if account != stored else stored
+
+
+def _is_old_news(stored: Account, row: AccountRow, urls: tuple[str, ...], at: datetime) -> bool:
+    """Whether a passing observation repeats what was seen less than a minute before."""
+    last = stored.handles[-1] if stored.handles else None
+    known_urls = {entry.url for entry in stored.source_urls}
+    return (
+        last is not None
+        and last.is_of(row.draft.handle or last.value)
+        and timedelta(0) <= at - last.last_seen < SEEN_AGAIN_AFTER
+        and known_urls.issuperset(urls)
+        and bool(row.draft.unavailable) <= bool(stored.unavailable)
+    )
 
 
 def observe_venue(stored: Venue, urls: tuple[str, ...], at: datetime, *, is_entry: bool) -> Venue:

@@ -17,6 +17,7 @@ from workers.errors import Busy, LeaseLost
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
+from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
 from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status, status_of_error
 from workers.social_recording.generators.generator import CallCounter, FetchContext
@@ -67,12 +68,13 @@ class TokenReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class URLOrder:
-    """One URL of one token, and what is known of the token."""
+    """One URL of one token, and what is known of the token; `is_unlinked` when it has no links at all."""
 
     token_address: str
     token_name: str | None
     first_transfer_at: datetime | None
     url: str
+    is_unlinked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,6 +161,7 @@ class URLCollector:
             first_transfer_at=order.first_transfer_at,
             linked_at=self._clock.now(),
             lease=lease,
+            is_unlinked=order.is_unlinked,
         )
         stored = self._stored.find(way)
         if stored is not None:
@@ -169,7 +172,7 @@ class URLCollector:
             graph = graph_of_route(way, self._clock.now())
         else:
             graph = generator.generate(way, context)
-        self._writer.write(graph, link_context)
+        self._writer.write(graph, link_context, known_absent=True)
 
     def _failed(self, order: URLOrder, exc: Exception, *, attempted: bool) -> FetchOutcome:
         status, reason = status_of_error(exc)
@@ -190,6 +193,7 @@ class TokenRecorder:
         leases: LeaseStore,
         tracker: TrackerClient,
         tokens: TokenRepository,
+        links: TokenLinkRepository,
         collector: URLCollector,
         clock: Clock,
         limits: RecordingLimits,
@@ -197,6 +201,7 @@ class TokenRecorder:
         self._leases = leases
         self._tracker = tracker
         self._tokens = tokens
+        self._links = links
         self._collector = collector
         self._clock = clock
         self._limits = limits
@@ -220,7 +225,22 @@ class TokenRecorder:
         if info is None:
             return TokenReport(outcome=TokenOutcome.UNRESOLVED)
         links, dropped = links_of(info)
-        elements = [self._collect(info, url, lease, budget) for url in links]
+        # Only a token whose recording was cut off before has links and no document.
+        is_unlinked = not self._links.has_any(address)
+        elements = [
+            self._collect(
+                URLOrder(
+                    token_address=info.address,
+                    token_name=info.symbol,
+                    first_transfer_at=info.first_transfer_at,
+                    url=url,
+                    is_unlinked=is_unlinked,
+                ),
+                lease,
+                budget,
+            )
+            for url in links
+        ]
         token = Token.of(
             address=address,
             symbol=info.symbol,
@@ -240,20 +260,14 @@ class TokenRecorder:
             dropped=dropped,
         )
 
-    def _collect(self, info: TokenInfo, url: str, lease: Lease, budget: Budget) -> TokenSocialURL:
+    def _collect(self, order: URLOrder, lease: Lease, budget: Budget) -> TokenSocialURL:
         started_at = self._clock.now()
-        order = URLOrder(
-            token_address=info.address,
-            token_name=info.symbol,
-            first_transfer_at=info.first_transfer_at,
-            url=url,
-        )
         outcome = self._collector.collect(order, lease, budget)
         status = resolve_final_status(
             0, outcome.status, attempted=outcome.attempted, max_attempts=self._limits.max_attempts
         )
         return TokenSocialURL(
-            url=url,
+            url=order.url,
             status=status,
             reason=outcome.reason,
             attempted_at=started_at if outcome.attempted else None,
