@@ -98,7 +98,7 @@ def _follow(stack: Stack, session: requests.Session, location: str) -> dict[str,
         job: dict[str, Any] = session.get(stack.api_url + location, timeout=10).json()
         if job["state"] not in ("queued", "running"):
             return job
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 def _warm_up(stack: Stack, session: requests.Session, sandbox: SandboxClient) -> None:
@@ -123,6 +123,9 @@ def _run_job(
     job = _follow(stack, session, _post(stack, session, body).headers["Location"])
     wall_s = time.monotonic() - started
     meta = job["result"]["meta"]
+    statuses = {url["status"] for row in job["result"]["data"] for url in row["urls"]}
+    if statuses != {"ok"}:
+        raise RuntimeError(f"not all links were collected: {statuses}")
     return {"wall_s": wall_s, "calls": sandbox.calls().total - before, "recorded": meta["recorded"]}
 
 
@@ -133,10 +136,10 @@ def _run_loop(stack: Stack, sandbox: SandboxClient, tokens: list[Token]) -> dict
     settings = read_settings()
     services = Services(settings, CeleryMessenger(create_celery(lambda: settings)), Clock())
     started = time.monotonic()
-    outcomes = [services.recorder.record(token["tokenAddress"]).outcome for token in tokens]
+    reports = [services.recorder.record(token["tokenAddress"]) for token in tokens]
     wall_s = time.monotonic() - started
-    if set(outcomes) != {"recorded"}:
-        raise RuntimeError(f"not all tokens were recorded: {outcomes}")
+    if {url["status"] for report in reports for url in report.urls} != {"ok"}:
+        raise RuntimeError("not all links were collected")
     return {"wall_s": wall_s}
 
 

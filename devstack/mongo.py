@@ -48,7 +48,8 @@ class MongoServer(Server):
     def _build(self, port: int) -> ManagedProcess:
         argv = [sys.executable, "-m", "secantus", "--host", LOOPBACK, "--port", str(port)]
         argv += ["--storage-path", str(self.data_dir), "--cache-size", CACHE_SIZE, "--log-level", "WARNING"]
-        argv += ["--config", str(self._config_file)]
+        # Without the change log of a replica set, which nobody reads here and every write pays for.
+        argv += ["--config", str(self._config_file), "--standalone"]
         if self.sync_on_commit:
             argv.append("--sync-on-commit")
         return ManagedProcess(

@@ -331,22 +331,22 @@ def test_metrics_that_nobody_wrote_down_are_dropped_and_named(writer: GraphWrite
 @pytest.mark.parametrize(
     ("groups", "entry_url", "commands"),
     [
-        ((site(),), SITE_URL, ["update", "find", "insert"]),
-        ((repo(),), REPO_URL, ["find", "update", "update", "update", "find", "insert"]),
+        ((site(),), SITE_URL, ["insert", "find", "insert"]),
+        ((repo(),), REPO_URL, ["find", "insert", "insert", "insert", "find", "insert"]),
         (
             (repo(parent=1), repo("200", "https://github.com/other/cat", by=owner("2", "other"))),
             REPO_URL,
-            ["find", "update", "update", "update", "find", "insert"],
+            ["find", "insert", "insert", "insert", "find", "insert"],
         ),
         (
             (tweet("1", "a", parent=1, community="9"), tweet("2", "b")),
             "https://x.com/i/status/1",
-            ["find", "update", "find", "update", "update", "update", "find", "insert"],
+            ["find", "insert", "find", "insert", "insert", "insert", "find", "insert"],
         ),
         (
             (ObjectGroup(account=owner(), metrics={ObjectKind.ACCOUNTS: {"followers": 1}}),),
             "https://github.com/octo",
-            ["update", "update", "find", "insert"],
+            ["insert", "insert", "find", "insert"],
         ),
     ],
     ids=["site", "repository", "fork", "quote in a community", "account"],
@@ -371,7 +371,7 @@ def test_a_new_repository_of_a_known_owner_takes_six_commands(
     second = repo("101", "https://github.com/octo/dog")
     with command_log.counted() as names:
         writer.write(graph(second, at=LATER), context("https://github.com/octo/dog"), known_absent=True)
-    assert names == ["find", "update", "update", "update", "find", "insert"]
+    assert names == ["find", "update", "insert", "update", "find", "insert"]
 
 
 def test_an_owner_that_nothing_is_new_of_is_not_written(writer: GraphWriter, command_log: CommandLog) -> None:
@@ -381,7 +381,7 @@ def test_an_owner_that_nothing_is_new_of_is_not_written(writer: GraphWriter, com
     )
     with command_log.counted() as names:
         writer.write(graph(second), context("https://github.com/octo/dog"), known_absent=True)
-    assert names == ["find", "update", "update", "find", "insert"]
+    assert names == ["find", "insert", "insert", "find", "insert"]
 
 
 def test_a_row_that_is_known_by_its_key_takes_three_commands_more(
@@ -395,7 +395,7 @@ def test_a_row_that_is_known_by_its_key_takes_three_commands_more(
     )
     with command_log.counted() as names:
         result = writer.write(graph(group), context(moved), known_absent=True)
-    assert names == ["update", "find", "find", "update", "find", "insert"]
+    assert names == ["insert", "find", "find", "update", "find", "insert"]
     assert result.rows_inserted == 0
     row = contents.find_by_source_url(moved)
     assert row is not None

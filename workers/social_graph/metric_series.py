@@ -21,7 +21,7 @@ from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import present_fields
 from workers.social_graph.stored_text import known_word
 from workers.social_graph.stored_time import stored_time
-from workers.social_graph.update_batch import run_updates
+from workers.social_graph.update_batch import run_inserts, run_updates
 from workers.social_graph.vocabulary import SERIES_POINTS_MAX, ObjectKind, Platform
 
 COLLECTION = "metric_series"
@@ -141,6 +141,25 @@ class MetricSeriesRepository:
         refused = run_updates(self._collection, operations, ordered=False).duplicates
         if refused:
             run_updates(self._collection, [operations[index] for index in refused], ordered=False)
+
+    def start_series(self, points: Sequence[PointAppend]) -> None:
+        """Add the first points of objects that were stored just now, with one command.
+
+        Where another worker was faster, the point is appended to the row that it made.
+        """
+        now = self._clock.now()
+        rows = [
+            {
+                **_key(each.object, each.object_id),
+                "platform": each.platform.value,
+                "points": [each.point.to_document()],
+                "created_at": now,
+                "updated_at": now,
+            }
+            for each in points
+        ]
+        refused = run_inserts(self._collection, rows, ordered=False).duplicates
+        self.append_points([points[index] for index in refused])
 
     def find_by_object(self, object: ObjectKind, object_id: ObjectId) -> MetricSeries | None:
         """The whole series."""

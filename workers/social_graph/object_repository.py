@@ -18,7 +18,7 @@ from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.source_url import SourceURL
 from workers.social_graph.store_errors import translated
-from workers.social_graph.update_batch import run_updates
+from workers.social_graph.update_batch import run_inserts, run_updates
 from workers.social_graph.vocabulary import ObjectKind
 
 
@@ -97,13 +97,17 @@ class ObjectRepository(Generic[RowT]):
     def write_batch(self, writes: Sequence[RowWrite[RowT]]) -> BatchOutcome:
         """Make all writes in order with one command; stop at the first that a unique index refuses.
 
-        An insert is an upsert of an id that nobody else has, because only writes of one form travel in one
-        command.
+        Only writes of one form travel in one command, so beside changes of other rows an insert is an upsert
+        of an id that nobody else has.
         """
-        operations = [self._operation(write) for write in writes]
-        if not operations:
+        if not writes:
             return BatchOutcome(inserted=0, changed=0)
-        result = run_updates(self._collection, operations, ordered=True)
+        if all(write.since is None for write in writes):
+            documents = [self._new_document(write.row) for write in writes]
+            result = run_inserts(self._collection, documents, ordered=True)
+        else:
+            operations = [self._operation(write) for write in writes]
+            result = run_updates(self._collection, operations, ordered=True)
         duplicate_at = result.duplicates[0] if result.duplicates else None
         changes = sum(1 for write in writes[:duplicate_at] if write.since is not None)
         return BatchOutcome(

@@ -1,4 +1,4 @@
-"""Several updates of one collection in one command."""
+"""Several writes of one collection in one command."""
 
 from __future__ import annotations
 
@@ -37,6 +37,18 @@ def run_updates(
     return BatchResult(matched=result.matched_count, inserted=result.upserted_count)
 
 
+def run_inserts(
+    collection: Collection[Document], documents: Sequence[Document], *, ordered: bool
+) -> BatchResult:
+    """Insert the documents; refusals are handled as `run_updates` does."""
+    with translated(collection.name):
+        try:
+            result = collection.insert_many(documents, ordered=ordered)
+        except BulkWriteError as exc:
+            return _refused(exc)
+    return BatchResult(matched=0, inserted=len(result.inserted_ids))
+
+
 def _refused(error: BulkWriteError) -> BatchResult:
     details = error.details
     failures = details.get("writeErrors", [])
@@ -45,6 +57,6 @@ def _refused(error: BulkWriteError) -> BatchResult:
         raise error
     return BatchResult(
         matched=details["nMatched"],
-        inserted=details["nUpserted"],
+        inserted=details["nUpserted"] + details["nInserted"],
         duplicates=tuple(int(failure["index"]) for failure in failures),
     )

@@ -24,7 +24,7 @@ from workers.leases import Lease
 from workers.mongo import MongoDatabase
 from workers.social_graph.account import Account, AccountRepository
 from workers.social_graph.content import Content, ContentRepository
-from workers.social_graph.metric_series import MetricSeriesRepository
+from workers.social_graph.metric_series import MetricSeriesRepository, PointAppend
 from workers.social_graph.object_repository import ObjectRepository
 from workers.social_graph.row_resolution import ResolvedRows, WantedRow, resolve_rows
 from workers.social_graph.store_errors import DuplicateKey
@@ -72,8 +72,9 @@ RowT = TypeVar("RowT", Content, Account, Venue)
 class LinkContext:
     """Whose URL is written. `linked_at` becomes `created_at` of new links; `lease` is the token's.
 
-    `is_unlinked` says that the caller has looked and the token has no links at all, so that none of this URL
-    can be there to be replaced. Under the token's lease nobody else adds any.
+    `pending_links` is for a caller that has looked and found no link of the token at all, so that none of
+    this URL can be there to be replaced. The links are then left there for the caller, who stores those of
+    all URLs at once; under the token's lease nobody else adds any.
     """
 
     token_address: str
@@ -82,7 +83,7 @@ class LinkContext:
     token_name: str | None = None
     first_transfer_at: datetime | None = None
     lease: Lease | None = None
-    is_unlinked: bool = False
+    pending_links: list[TokenLink] | None = None
 
     def check_lease(self) -> None:
         """Raise `LeaseLost` when the token is no longer ours to write."""
@@ -156,8 +157,8 @@ class _Rows:
         return pairs
 
     @property
-    def inserted(self) -> int:
-        return len(self.accounts.inserted) + len(self.venues.inserted) + len(self.contents.inserted)
+    def inserted_ids(self) -> frozenset[ObjectId]:
+        return self.accounts.inserted | self.venues.inserted | self.contents.inserted
 
 
 class GraphWriter:
@@ -189,7 +190,7 @@ class GraphWriter:
         appends, dropped = metric_points(rows.with_metrics(planned), seen.at)
         if appends:
             context.check_lease()
-            self._series.append_points(appends)
+            self._write_points(appends, rows.inserted_ids)
         links = [
             context.link(rows.at(each.target), None if each.via is None else rows.at(each.via), seen.at)
             for each in planned.links
@@ -199,9 +200,16 @@ class GraphWriter:
             entry_id=rows.at(planned.entry).id,
             links_deleted=self._replace_links(links, context),
             links_written=len(links),
-            rows_inserted=rows.inserted,
+            rows_inserted=len(rows.inserted_ids),
             metrics_dropped=dropped,
         )
+
+    def _write_points(self, appends: Sequence[PointAppend], inserted_ids: frozenset[ObjectId]) -> None:
+        """Write the points; a series that cannot be there yet is cheaper to start than to append to."""
+        if inserted_ids.issuperset(each.object_id for each in appends):
+            self._series.start_series(appends)
+        else:
+            self._series.append_points(appends)
 
     def link_stored(self, stored: StoredObject, context: LinkContext) -> WriteResult:
         """Link the token to an object that is stored already, and to what that refers to."""
@@ -334,11 +342,10 @@ class GraphWriter:
         An object that was linked before keeps the time of its first link, so that counts as of a time do not
         move.
         """
-        before = (
-            []
-            if context.is_unlinked
-            else self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
-        )
+        if context.pending_links is not None:
+            context.pending_links.extend(links)
+            return 0
+        before = self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
         # The oldest comes first, so it is the one that stays.
         first_linked_at = {link.object_id: link.created_at for link in reversed(before)}
         deleted = 0

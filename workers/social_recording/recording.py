@@ -17,7 +17,7 @@ from workers.errors import Busy, LeaseLost
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
-from workers.social_graph.token_link import TokenLinkRepository
+from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
 from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status, status_of_error
 from workers.social_recording.generators.generator import CallCounter, FetchContext
@@ -68,13 +68,16 @@ class TokenReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class URLOrder:
-    """One URL of one token, and what is known of the token; `is_unlinked` when it has no links at all."""
+    """One URL of one token, and what is known of the token.
+
+    `pending_links` takes the links of a token that has none yet; see `LinkContext`.
+    """
 
     token_address: str
     token_name: str | None
     first_transfer_at: datetime | None
     url: str
-    is_unlinked: bool = False
+    pending_links: list[TokenLink] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +164,7 @@ class URLCollector:
             first_transfer_at=order.first_transfer_at,
             linked_at=self._clock.now(),
             lease=lease,
-            is_unlinked=order.is_unlinked,
+            pending_links=order.pending_links,
         )
         stored = self._stored.find(way)
         if stored is not None:
@@ -226,7 +229,7 @@ class TokenRecorder:
             return TokenReport(outcome=TokenOutcome.UNRESOLVED)
         links, dropped = links_of(info)
         # Only a token whose recording was cut off before has links and no document.
-        is_unlinked = not self._links.has_any(address)
+        pending_links: list[TokenLink] | None = None if self._links.has_any(address) else []
         elements = [
             self._collect(
                 URLOrder(
@@ -234,7 +237,7 @@ class TokenRecorder:
                     token_name=info.symbol,
                     first_transfer_at=info.first_transfer_at,
                     url=url,
-                    is_unlinked=is_unlinked,
+                    pending_links=pending_links,
                 ),
                 lease,
                 budget,
@@ -248,6 +251,9 @@ class TokenRecorder:
             social_urls=elements,
             created_at=self._clock.now(),
         )
+        lease.check()
+        if pending_links:
+            self._links.append_many(pending_links)
         lease.check()
         try:
             self._tokens.insert(token)
