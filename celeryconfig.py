@@ -14,7 +14,8 @@ enable_utc = True
 task_acks_late = False
 worker_prefetch_multiplier = 1
 task_ignore_result = True
-task_track_started = True
+# A second delivery of a failed job would replace its stored error by "started"; the record knows the start.
+task_track_started = False
 result_extended = True
 result_expires = timedelta(days=7)
 

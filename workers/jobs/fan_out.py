@@ -5,7 +5,8 @@ side announces its start and its outcome there. No task waits for another one by
 member is noticed, a deadline or a cancel stops the handing out at once, and a slow one delays nobody.
 
 Invariants: `selected = started + not_started`, `started = completed + lost`. Each target has one outcome,
-whatever is delivered twice. A member delivered late, twice, or after its job has ended does not start.
+whatever is delivered twice. A member delivered late, twice, or after its job has ended or was stopped does
+not start.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ log = logging.getLogger(__name__)
 POLL_S = 1
 EVENTS_TTL_S = 3600
 
-# KEYS: the target's mark, the events, the job's heartbeat. ARGV: last moment to start (unix ms of the
-# server's clock, so that clocks of hosts do not matter), the event, seconds to keep.
-# Returns 1 started, 0 delivered before, -1 too late, -2 the job has ended.
+# KEYS: the target's mark, the events, the job's heartbeat, the mark that the job lets nobody start any more.
+# ARGV: last moment to start (unix ms of the server's clock, so that clocks of hosts do not matter), the
+# event, seconds to keep.
+# Returns 1 started, 0 delivered before, -1 too late, -2 the job has ended, -3 the job has been stopped.
 _START = """
 local time = redis.call('TIME')
 if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[1]) then return -1 end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -2 end
+if redis.call('EXISTS', KEYS[4]) == 1 then return -3 end
 if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[3]) then return 0 end
 redis.call('RPUSH', KEYS[2], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[3])
@@ -50,6 +53,10 @@ return 1
 
 def _events_key(job_id: str) -> str:
     return f"{KEY_PREFIX}{job_id}:events"
+
+
+def _closed_key(job_id: str) -> str:
+    return f"{KEY_PREFIX}{job_id}:closed"
 
 
 def process_lease(process: str) -> str:
@@ -97,7 +104,7 @@ class MemberDesk:
             self.finish(assignment, work())
 
     def start(self, assignment: Assignment) -> bool:
-        """Announce the start; False when the member is late, came before, or its job has ended.
+        """Announce the start; False when the member is late, came before, or its job is over or stopped.
 
         Raises `LockUnavailable` when Redis cannot be asked.
         """
@@ -108,6 +115,7 @@ class MemberDesk:
             f"{KEY_PREFIX}{job_id}:target:{assignment.target}",
             _events_key(job_id),
             LEASE_PREFIX + alive_lease(job_id),
+            _closed_key(job_id),
         ]
         try:
             verdict = int(self._start(keys=keys, args=[assignment.start_before_ms, event, EVENTS_TTL_S]))
@@ -209,6 +217,7 @@ class FanOut:
         self._clock = clock
         self._in_work: dict[str, _InWork] = {}
         self._result = FanOutResult()
+        self._is_closed = False
 
     def run(self, targets: Iterable[Target]) -> FanOutResult:
         """Hand out the targets in their order and wait for all that have started."""
@@ -220,6 +229,8 @@ class FanOut:
             result.stopped_by = result.stopped_by or self._job.stop_reason()
             if result.stopped_by is None:
                 waiting = self._hand_out(waiting, start_before_ms)
+            elif not self._is_closed:
+                self._close()
             if not self._in_work and (result.stopped_by is not None or not waiting):
                 break
             self._collect()
@@ -257,6 +268,28 @@ class FanOut:
                 give_up_at_s=self._clock.monotonic() + max(0.0, self._job.remaining_s) + self._limits.grace_s,
             )
         return kept
+
+    def _close(self) -> None:
+        """Let no more members start, and wait no longer for those that have not started.
+
+        A start and the closing are one step each, so whoever has started has announced it before. The events
+        are only looked at: taking one in a second time changes nothing.
+        """
+        try:
+            with self._redis.pipeline() as pipe:
+                pipe.set(_closed_key(self._job.id), "1", ex=EVENTS_TTL_S)
+                pipe.lrange(_events_key(self._job.id), 0, -1)
+                _, events = pipe.execute()
+        except RedisError:
+            log.warning("the job could not be closed to its members yet", extra={"job": self._job.id})
+            return
+        self._is_closed = True
+        for raw in events:
+            self._take_in(json.loads(raw))
+        for target, entry in list(self._in_work.items()):
+            if entry.process is None:
+                del self._in_work[target]
+                self._result.not_started.append(target)
 
     def _collect(self) -> None:
         """Take in the events that are there, or wait a moment for one."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pydantic import ValidationError
+
 from workers.clock import Clock
 from workers.errors import (
     BrokerUnavailable,
@@ -159,7 +161,7 @@ class JobRunner:
             record = self._store.get(job_id)
             if record is None:
                 raise SecondDelivery(f"the record of job {job_id} is gone")
-            body = kind.request_model.model_validate(request)
+            body = _parse(kind, request)
             result = self._under_lease(kind, record, started_at_s, lambda job: use_case(job, body))
             is_cancelled = result.meta.get("stoppedBy") == StoppedBy.CANCELLED
             outcome = JobState.CANCELLED if is_cancelled else JobState.SUCCEEDED
@@ -231,6 +233,16 @@ class JobRunner:
             else:
                 return
         log.error("the end of a job could not be written", extra={"job": job_id, "outcome": outcome})
+
+
+def _parse(kind: JobKind[RequestT], request: Mapping[str, object]) -> RequestT:
+    """Read the request; one that an older version has queued may not fit any more."""
+    try:
+        return kind.request_model.model_validate(request)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise JobFailed.because("INVALID_REQUEST", f"{place}: {first['msg']}") from exc
 
 
 def to_meta(values: Mapping[str, object]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from workers.clock import Budget, Clock
-from workers.errors import Busy, LeaseLost
+from workers.errors import BudgetExceeded, Busy, FetchFailed, LeaseLost
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
@@ -283,6 +283,9 @@ class TokenRecorder:
 
 def reason_of(error: Exception) -> str:
     """A short code for the job's result; the log has the whole story."""
+    cause = error.__cause__
+    if isinstance(error, BudgetExceeded) or (isinstance(cause, FetchFailed) and cause.reason == "timeout"):
+        return "timeout"
     return type(error).__name__
 
 

@@ -187,6 +187,8 @@ class URLRetrier:
     def _retry_alone(self, candidate: RetryableURL, lease: Lease, budget: Budget) -> dict[str, object]:
         """Claim, collect, decide, write. The claim counts the attempt before the call is made, so a URL
         that kills its worker is still counted."""
+        if candidate.status is FetchStatus.ERROR and candidate.attempts >= self._limits.max_attempts:
+            return self._exhaust(candidate)
         claimed_at = self._clock.now()
         is_ours = self._tokens.claim_social_url(
             candidate.address,
@@ -214,6 +216,21 @@ class URLRetrier:
         if not self._store(candidate, claimed_at, outcome, status):
             return {"outcome": "changed"}
         return {"outcome": "processed", "status": status.value, "reason": outcome.reason}
+
+    def _exhaust(self, candidate: RetryableURL) -> dict[str, object]:
+        """End a URL whose last allowed attempt was counted and never ended: it took its worker with it."""
+        status = FetchStatus.EXHAUSTED
+        is_ended = candidate.attempted_at is not None and self._tokens.finish_claimed_url(
+            candidate.address,
+            candidate.url,
+            claimed_attempts=candidate.attempts,
+            claimed_at=candidate.attempted_at,
+            status=status,
+            reason="cut_off",
+        )
+        if not is_ended:
+            return {"outcome": "changed"}
+        return {"outcome": "processed", "status": status.value, "reason": "cut_off"}
 
     def _store(
         self, candidate: RetryableURL, claimed_at: datetime, outcome: FetchOutcome, status: FetchStatus
