@@ -68,8 +68,10 @@ redis_socket_connect_timeout = 3
 redis_socket_keepalive = True
 redis_backend_health_check_interval = 25
 
+# Flower lives on events. A job sends no event for each member that it hands out: the worker that takes the
+# member up sends its own a moment later, and the hand-out is what limits how fast a job gets going.
 worker_send_task_events = True
-task_send_sent_event = True
+task_send_sent_event = False
 worker_hijack_root_logger = False
 
 # Becomes `beat_schedule` where the schedule is on (prod, or SCHEDULE_ENABLED).

@@ -79,6 +79,7 @@ def _impatient(conf: Mapping[str, Any]) -> dict[str, object]:
         "redis_socket_timeout": 2,
         "redis_socket_connect_timeout": 2,
         "task_publish_retry_policy": once,
+        "task_send_sent_event": True,
         "result_backend_always_retry": False,
         "result_backend_transport_options": {
             **conf["result_backend_transport_options"],

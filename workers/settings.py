@@ -105,12 +105,10 @@ class Settings(BaseSettings):
     social_record_retry_limit: int = Field(default=50, ge=1, le=200)
     social_record_deadline_ms: int = Field(default=45_000, ge=1000, le=300_000)
     social_record_retry_min_interval_minutes: int = Field(default=60, ge=0)
-    social_record_retry_backoff_factor: float = Field(default=1.0, ge=1.0, le=10.0)
     social_record_reconcile_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_retry_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_token_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_url_lock_wait_ms: int = Field(default=30_000, ge=0, le=300_000)
-    social_record_reobserve_after_minutes: int | None = Field(default=None, ge=1)
     social_record_enable_paid: bool = False
 
     # the outside world

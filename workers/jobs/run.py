@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pydantic import ValidationError
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from workers.clock import Clock
 from workers.errors import (
@@ -225,14 +226,19 @@ class JobRunner:
 
     def _finish(self, job_id: str, outcome: JobState) -> None:
         """Write the final state, through a short outage of Redis; without it the job is shown as lost."""
-        for _ in range(FINISH_TRIES):
-            try:
-                self._store.finish(job_id, outcome)
-            except BrokerUnavailable:
-                self._clock.wait(self._shutdown, FINISH_PAUSE_S)
-            else:
-                return
-        log.error("the end of a job could not be written", extra={"job": job_id, "outcome": outcome})
+        tries = Retrying(
+            stop=stop_after_attempt(FINISH_TRIES),
+            wait=wait_fixed(FINISH_PAUSE_S),
+            retry=retry_if_exception_type(BrokerUnavailable),
+            sleep=self._pause,
+        )
+        try:
+            tries(self._store.finish, job_id, outcome)
+        except RetryError:
+            log.exception("the end of a job could not be written", extra={"job": job_id, "outcome": outcome})
+
+    def _pause(self, seconds: float) -> None:
+        self._clock.wait(threading.Event(), seconds)
 
 
 def _parse(kind: JobKind[RequestT], request: Mapping[str, object]) -> RequestT:

@@ -61,11 +61,13 @@ class TriedTokens:
 
     def note(self, address: str) -> None:
         """Note a try, before it begins, so that a token that kills its worker counts as tried."""
-        now_s = self._clock.now().timestamp()
+        self._redis.zadd(TRIED_KEY, {address: self._clock.now().timestamp()})
+
+    def forget_old(self) -> None:
+        """Forget the tries of more than a month ago."""
         with self._redis.pipeline(transaction=False) as pipe:
-            pipe.zadd(TRIED_KEY, {address: now_s})
             pipe.expire(TRIED_KEY, TRIED_TTL_S)
-            pipe.zremrangebyscore(TRIED_KEY, "-inf", now_s - TRIED_TTL_S)
+            pipe.zremrangebyscore(TRIED_KEY, "-inf", self._clock.now().timestamp() - TRIED_TTL_S)
             pipe.execute()
 
 
@@ -101,6 +103,7 @@ class Reconcile:
         missing = self._tried.order([token for token in passed if token.address not in known])
         batch = missing[: request.limit]
         result = self._fan_out(job, batch)
+        self._tried.forget_old()
         meta = {
             "scanned": len(listed),
             "filtered": len(passed),
