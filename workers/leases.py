@@ -28,12 +28,13 @@ STORE_AWAY = (RedisError, OSError)
 POLL_S = 0.05
 IDLE_S = 60.0
 
-# KEYS: the lease, the fence counter. ARGV: owner, ttl in ms. Returns the fence, or 0 when taken.
+# KEYS: the lease. ARGV: owner, ttl in ms. Returns 1 when it is ours. It may be ours already: the client
+# repeats a command whose answer got lost, and no two calls use the same owner.
 _ACQUIRE = """
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  return redis.call('INCR', KEYS[2])
-end
-return 0
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
 """
 _RENEW = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -47,12 +48,11 @@ return 0
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class Lease:
-    """A lease that we took. `fence` grows with every holder of any lease."""
+    """A lease that we took. `owner` is a name that no other call to take a lease uses."""
 
     name: str
     owner: str
     ttl_ms: int
-    fence: int
     valid_until: float
     clock: Clock = field(repr=False)
     lost: threading.Event = field(default_factory=threading.Event)
@@ -105,13 +105,15 @@ class LeaseStore:
             self.release(lease)
 
     def acquire(self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0) -> Lease:
-        """Take the lease and have it renewed until `release`; raises as `hold` does."""
-        owner = owner or f"{os.getpid()}:{secrets.token_hex(8)}"
+        """Take the lease and have it renewed until `release`; raises as `hold` does.
+
+        `owner` says who holds it, for people who look; what is compared is longer.
+        """
+        owner = f"{owner or os.getpid()}:{secrets.token_hex(8)}"
         give_up_at = self._clock.monotonic() + wait_s
         while True:
             asked_at = self._clock.monotonic()
-            fence = self._try(name, owner, ttl_ms)
-            if fence:
+            if self._try(name, owner, ttl_ms):
                 break
             left_s = give_up_at - self._clock.monotonic()
             if left_s <= 0:
@@ -121,7 +123,6 @@ class LeaseStore:
             name=name,
             owner=owner,
             ttl_ms=ttl_ms,
-            fence=fence,
             valid_until=asked_at + ttl_ms / 1000,
             clock=self._clock,
         )
@@ -139,9 +140,9 @@ class LeaseStore:
         except STORE_AWAY:
             lease.lost.set()
 
-    def _try(self, name: str, owner: str, ttl_ms: int) -> int:
+    def _try(self, name: str, owner: str, ttl_ms: int) -> bool:
         try:
-            return int(self._acquire(keys=[KEY_PREFIX + name, f"{KEY_PREFIX}fence"], args=[owner, ttl_ms]))
+            return bool(self._acquire(keys=[KEY_PREFIX + name], args=[owner, ttl_ms]))
         except STORE_AWAY as exc:
             raise LockUnavailable("the lock store cannot be asked") from exc
 
@@ -149,7 +150,7 @@ class LeaseStore:
         with self._guard:
             is_most_urgent = all(lease.ttl_ms < other.ttl_ms for other in self._held)
             self._held.add(lease)
-            if self._renewer is None:
+            if self._renewer is None or not self._renewer.is_alive():
                 self._renewer = threading.Thread(
                     target=self._renew_forever, name="lease-renewer", daemon=True
                 )

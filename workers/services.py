@@ -66,7 +66,7 @@ class JobAccess:
         self._redis = redis
         self._database = connect(settings)
         self._probe = WorkerProbe(redis, messenger, clock, queues=("jobs", "records"))
-        self.store = JobStore(redis, clock, retention_s=settings.job_retention_days * SECONDS_PER_DAY)
+        self.store = JobStore(redis, retention_s=settings.job_retention_days * SECONDS_PER_DAY)
         self.jobs = JobService(
             self.store,
             messenger,

@@ -43,17 +43,15 @@ class Workplace:
         self.redis = redis
         self.clock = Clock()
         self.leases = LeaseStore(redis, self.clock)
-        self.store = JobStore(redis, self.clock, retention_s=60)
+        self.store = JobStore(redis, retention_s=60)
         self.pool = ThreadPoolExecutor(8)
         self.desk = MemberDesk(redis, self.leases, process_ttl_ms=1000)
         self.shutdown = threading.Event()
-        now = self.clock.now()
-        self.record = JobRecord(id="job-1", kind=KIND.name, request={}, created_at=now, expires_at=now)
-        self.store.create(self.record, None)
-        self.store.begin("job-1")
+        self.store.create("job-1", KIND.name, {}, expires_s=60, claim=None)
+        assert self.store.begin("job-1", "test")
         self.heartbeat = self.leases.acquire(alive_lease("job-1"), ttl_ms=60_000)
         self.job = RunningJob(
-            record=self.record,
+            record=self.read(),
             lease=self.leases.acquire("test", ttl_ms=60_000),
             clock=self.clock,
             store=self.store,
@@ -62,10 +60,16 @@ class Workplace:
             deadline_s=20,
         )
 
+    def read(self) -> JobRecord:
+        record = self.store.get("job-1")
+        assert record is not None
+        return record
+
     def run(
         self, found: list[Plain], send: Callable[[Target, Assignment], None], limits: FanOutLimits = LIMITS
     ) -> FanOutResult:
-        return FanOut(self.redis, self.job, send=send, limits=limits, clock=self.clock).run(found)
+        with self.job.watched():
+            return FanOut(self.redis, self.job, send=send, limits=limits, clock=self.clock).run(found)
 
     def work(self, member: Callable[[Assignment], dict[str, object]]) -> Callable[[Target, Assignment], None]:
         """Send to the threads; each does `member` for its target."""
@@ -91,8 +95,7 @@ def test_every_target_has_its_outcome(place: Workplace) -> None:
     result = place.run(targets(50), place.work(done))
     assert sorted(result.outcomes) == [target.key for target in targets(50)]
     assert (result.lost, result.not_started, result.stopped_by) == ([], [], None)
-    record = place.store.get("job-1")
-    assert record is not None
+    record = place.read()
     assert (record.done, record.total) == (50, 50)
 
 
@@ -166,6 +169,44 @@ def test_a_stop_ends_the_handing_out_and_what_is_in_work_is_finished(place: Work
     assert 6 <= len(result.outcomes) < 200
     assert len(result.outcomes) + len(result.not_started) == 400
     assert result.lost == []
+
+
+def test_a_stop_after_everything_was_handed_out_stopped_nothing(place: Workplace) -> None:
+    place.job.deadline_s = 0.2
+
+    def member(_: Assignment) -> dict[str, object]:
+        threading.Event().wait(0.4)
+        return {"outcome": "recorded"}
+
+    result = place.run(targets(3), place.work(member))
+    assert (len(result.outcomes), result.not_started, result.stopped_by) == (3, [], None)
+
+
+def test_a_job_that_was_cancelled_before_starts_nobody(place: Workplace) -> None:
+    place.store.request_cancel("job-1")
+    result = place.run(targets(3), place.work(done))
+    assert (result.stopped_by, result.outcomes, len(result.not_started)) == ("cancelled", {}, 3)
+
+
+def test_a_start_whose_answer_got_lost_may_be_announced_again(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.jobs.fan_out.secrets.token_hex", lambda _: "one call")
+    assignment = Assignment(job_id="job-1", target="t1", start_before_ms=2**52)
+    assert place.desk.start(assignment) is True
+    assert place.desk.start(assignment) is True
+
+
+def test_nothing_of_the_events_is_left(place: Workplace) -> None:
+    place.run(targets(3), place.work(done))
+    assert place.redis.exists("converge:job:job-1:events") == 0
+    place.desk.finish(Assignment(job_id="job-1", target="late", start_before_ms=0), {"outcome": "recorded"})
+    assert place.redis.ttl("converge:job:job-1:events") > 0
+
+
+def test_two_targets_of_one_name_are_a_mistake(place: Workplace) -> None:
+    with pytest.raises(ValueError, match="same key"):
+        place.run([*targets(2), *targets(1)], place.work(done))
 
 
 def test_a_member_whose_process_died_is_lost_and_the_others_are_not(place: Workplace) -> None:

@@ -12,7 +12,7 @@ from tests.conftest import FakeClock
 from workers.clock import Clock
 from workers.errors import BrokerUnavailable, InvalidInput, NotFound
 from workers.jobs.kinds import JobKind
-from workers.jobs.record import JobState, JobStore, alive_lease
+from workers.jobs.record import IdempotencyClaim, JobState, JobStore, alive_lease
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict, JobService, StoredResult
 from workers.leases import LeaseStore
 
@@ -35,7 +35,7 @@ class StandInMessenger:
     results: dict[str, StoredResult] = field(default_factory=dict)
     is_down: bool = False
 
-    def publish(self, *, task: str, job_id: str, request: object, queue: str, expires_s: int) -> None:
+    def publish(self, *, task: str, job_id: str, request: object, queue: str) -> None:
         if self.is_down:
             raise BrokerUnavailable("down")
         self.published.append(job_id)
@@ -50,8 +50,16 @@ def messenger() -> StandInMessenger:
 
 
 @pytest.fixture
-def store(redis: Redis, clock: FakeClock) -> JobStore:
-    return JobStore(redis, clock, retention_s=7 * 86_400)
+def store(redis: Redis) -> JobStore:
+    return JobStore(redis, retention_s=7 * 86_400)
+
+
+def age(redis: Redis, job_id: str, seconds: int) -> None:
+    """Make the job older: all its times move back."""
+    key = f"converge:job:{job_id}"
+    for name, value in redis.hgetall(key).items():
+        if name.endswith(b"_ms"):
+            redis.hset(key, name, int(value) - seconds * 1000)
 
 
 @pytest.fixture
@@ -90,12 +98,15 @@ def test_nothing_remains_of_a_job_that_the_broker_did_not_take(
     assert redis.keys("converge:idempotency*") == []
 
 
-def test_a_job_that_nobody_picked_up_expires(jobs: JobService, clock: FakeClock) -> None:
-    job = jobs.submit(KIND, Request())
-    clock.advance(900)
-    assert jobs.get(job.record.id).state is JobState.QUEUED
-    clock.advance(1)
-    assert jobs.get(job.record.id).state is JobState.EXPIRED
+def test_a_job_that_nobody_picked_up_expires_and_does_not_start_any_more(
+    jobs: JobService, store: JobStore, redis: Redis
+) -> None:
+    job_id = jobs.submit(KIND, Request()).record.id
+    age(redis, job_id, 890)
+    assert jobs.get(job_id).state is JobState.QUEUED
+    age(redis, job_id, 11)
+    assert jobs.get(job_id).state is JobState.EXPIRED
+    assert store.begin(job_id, "late") is False
 
 
 def test_a_job_whose_heartbeat_stopped_is_lost_and_not_running(
@@ -103,7 +114,7 @@ def test_a_job_whose_heartbeat_stopped_is_lost_and_not_running(
 ) -> None:
     job = jobs.submit(KIND, Request())
     heartbeat = LeaseStore(redis, Clock()).acquire(alive_lease(job.record.id), ttl_ms=60_000)
-    assert store.begin(job.record.id)
+    assert store.begin(job.record.id, "w")
     assert jobs.get(job.record.id).state is JobState.RUNNING
     LeaseStore(redis, Clock()).release(heartbeat)
     assert jobs.get(job.record.id).state is JobState.LOST
@@ -111,9 +122,43 @@ def test_a_job_whose_heartbeat_stopped_is_lost_and_not_running(
 
 def test_a_job_starts_once(jobs: JobService, store: JobStore) -> None:
     job = jobs.submit(KIND, Request())
-    assert store.begin(job.record.id) is True
-    assert store.begin(job.record.id) is False
-    assert store.begin("no such job") is False
+    assert store.begin(job.record.id, "first") is True
+    assert store.begin(job.record.id, "second") is False
+    assert store.begin("no such job", "first") is False
+
+
+def test_a_start_whose_answer_got_lost_may_be_noted_again(jobs: JobService, store: JobStore) -> None:
+    job_id = jobs.submit(KIND, Request()).record.id
+    assert store.begin(job_id, "first") is True
+    assert store.begin(job_id, "first") is True
+
+
+def test_a_record_whose_answer_got_lost_is_written_again_and_published(
+    jobs: JobService, store: JobStore, redis: Redis
+) -> None:
+    claim = IdempotencyClaim(key="k", body_hash="h")
+    for _ in range(2):
+        assert store.create("id-1", "test.kind", {}, expires_s=9, claim=claim) is None
+    assert store.create("id-2", "test.kind", {}, expires_s=9, claim=claim) == ("id-1", "h")
+
+
+def test_a_job_that_failed_before_its_start_was_noted_has_failed(
+    jobs: JobService, messenger: StandInMessenger
+) -> None:
+    job_id = jobs.submit(KIND, Request()).record.id
+    messenger.results[job_id] = StoredResult(succeeded=False, value="LOCK_UNAVAILABLE: Redis is away")
+    assert jobs.get(job_id).error == {"code": "LOCK_UNAVAILABLE", "detail": "Redis is away"}
+
+
+def test_an_error_that_is_none_of_a_jobs_own_is_not_shown(
+    jobs: JobService, messenger: StandInMessenger
+) -> None:
+    job_id = jobs.submit(KIND, Request()).record.id
+    messenger.results[job_id] = StoredResult(succeeded=False, value="the password of x: is secret")
+    error = jobs.get(job_id).error
+    assert error is not None
+    assert error["code"] == "INTERNAL"
+    assert "password" not in error["detail"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +173,7 @@ def test_the_stored_result_decides_how_a_job_ended(
     jobs: JobService, store: JobStore, messenger: StandInMessenger, stored: StoredResult, state: str
 ) -> None:
     job_id = jobs.submit(KIND, Request()).record.id
-    store.begin(job_id)
+    store.begin(job_id, "w")
     messenger.results[job_id] = stored
     job = jobs.get(job_id)
     assert job.state == state
@@ -137,13 +182,13 @@ def test_the_stored_result_decides_how_a_job_ended(
 
 
 def test_a_finished_job_whose_result_is_gone_is_still_finished(
-    jobs: JobService, store: JobStore, clock: FakeClock
+    jobs: JobService, store: JobStore, redis: Redis
 ) -> None:
     job_id = jobs.submit(KIND, Request()).record.id
-    store.begin(job_id)
+    store.begin(job_id, "w")
     store.finish(job_id, JobState.SUCCEEDED)
     assert jobs.get(job_id).state is JobState.RUNNING, "its result may be on its way"
-    clock.advance(11)
+    age(redis, job_id, 11)
     assert jobs.get(job_id).state is JobState.SUCCEEDED
 
 
@@ -178,7 +223,7 @@ def test_a_list_pages_without_overlap_newest_first(jobs: JobService) -> None:
 
 def test_a_list_is_filtered_by_kind_and_state(jobs: JobService, store: JobStore) -> None:
     wanted = [jobs.submit(KIND if n % 2 else OTHER, Request()).record.id for n in range(20)][1::2]
-    store.begin(wanted[0])
+    store.begin(wanted[0], "w")
     queued, cursor = jobs.list_jobs(kind=KIND.name, state=JobState.QUEUED, limit=50, before=None)
     assert [job.record.id for job in queued] == wanted[:0:-1]
     assert cursor is None
@@ -191,7 +236,7 @@ def test_a_list_is_filtered_by_kind_and_state(jobs: JobService, store: JobStore)
 def test_a_queued_job_that_is_cancelled_never_starts(jobs: JobService, store: JobStore) -> None:
     job_id = jobs.submit(KIND, Request()).record.id
     assert jobs.cancel(job_id).state is JobState.CANCELLED
-    assert store.begin(job_id) is False
+    assert store.begin(job_id, "w") is False
 
 
 def test_a_running_job_is_told_of_a_cancel_and_a_finished_one_refuses(
@@ -199,7 +244,7 @@ def test_a_running_job_is_told_of_a_cancel_and_a_finished_one_refuses(
 ) -> None:
     job_id = jobs.submit(KIND, Request()).record.id
     LeaseStore(redis, Clock()).acquire(alive_lease(job_id), ttl_ms=60_000)
-    store.begin(job_id)
+    store.begin(job_id, "w")
     assert store.report(job_id, done=1, total=3) is False
     assert jobs.cancel(job_id).state is JobState.RUNNING
     assert jobs.cancel(job_id).state is JobState.RUNNING
@@ -216,14 +261,14 @@ def test_waiting_ends_with_the_job_or_with_the_time(
     before = clock.monotonic()
     assert jobs.wait(job_id, 5).state is JobState.QUEUED
     assert clock.monotonic() - before == pytest.approx(5)
-    store.begin(job_id)
+    store.begin(job_id, "w")
     messenger.results[job_id] = StoredResult(succeeded=True, value={"data": [], "meta": {}})
     assert jobs.wait(job_id, 5).state is JobState.SUCCEEDED
 
 
 def test_an_unreachable_store_is_an_error_that_says_so(messenger: StandInMessenger, clock: FakeClock) -> None:
     nobody = Redis(host="127.0.0.1", port=9, socket_connect_timeout=1)
-    store = JobStore(nobody, clock, retention_s=60)
+    store = JobStore(nobody, retention_s=60)
     jobs = JobService(store, messenger, clock, kinds=set(), queue_expires_s=1)
     with pytest.raises(BrokerUnavailable):
         jobs.submit(KIND, Request())

@@ -9,6 +9,8 @@ from workers.errors import (
     ContractViolation,
     CreditExhausted,
     FetchFailed,
+    LockUnavailable,
+    RetryableError,
     TargetBlocked,
     TargetGone,
     UnsafeAddress,
@@ -63,6 +65,8 @@ class ContractAndFetch(ContractViolation, FetchFailed):
         (FetchFailed("x", reason="http_503"), ("error", "http_503")),
         (CreditExhausted("x", source="apify"), ("error", "credit_exhausted")),
         (BudgetExceeded("x"), ("error", "timeout")),
+        (LockUnavailable("x"), ("error", "lock_unavailable")),
+        (RetryableError("x"), ("error", "store_unavailable")),
         (ValueError("x"), ("error", "internal")),
     ],
 )

@@ -18,7 +18,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -37,14 +37,16 @@ EVENTS_TTL_S = 3600
 
 # KEYS: the target's mark, the events, the job's heartbeat, the mark that the job lets nobody start any more.
 # ARGV: last moment to start (unix ms of the server's clock, so that clocks of hosts do not matter), the
-# event, seconds to keep.
+# event, seconds to keep, a name that no other call uses (the client repeats a command whose answer got lost).
 # Returns 1 started, 0 delivered before, -1 too late, -2 the job has ended, -3 the job has been stopped.
 _START = """
+local starter = redis.call('GET', KEYS[1])
+if starter then return starter == ARGV[4] and 1 or 0 end
 local time = redis.call('TIME')
 if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[1]) then return -1 end
 if redis.call('EXISTS', KEYS[3]) == 0 then return -2 end
 if redis.call('EXISTS', KEYS[4]) == 1 then return -3 end
-if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[3]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[4], 'EX', ARGV[3])
 redis.call('RPUSH', KEYS[2], ARGV[2])
 redis.call('EXPIRE', KEYS[2], ARGV[3])
 return 1
@@ -118,7 +120,8 @@ class MemberDesk:
             _closed_key(job_id),
         ]
         try:
-            verdict = int(self._start(keys=keys, args=[assignment.start_before_ms, event, EVENTS_TTL_S]))
+            args: list[str | int] = [assignment.start_before_ms, event, EVENTS_TTL_S, secrets.token_hex(8)]
+            verdict = int(self._start(keys=keys, args=args))
         except RedisError as exc:
             raise LockUnavailable("Redis cannot be asked") from exc
         if verdict != 1:
@@ -131,8 +134,12 @@ class MemberDesk:
     def finish(self, assignment: Assignment, outcome: Mapping[str, object]) -> None:
         """Send the outcome. When Redis is away the job reports the target as lost; the work is done."""
         event = json.dumps({"target": assignment.target, "outcome": outcome})
+        events_key = _events_key(assignment.job_id)
         try:
-            self._redis.rpush(_events_key(assignment.job_id), event)
+            with self._redis.pipeline() as pipe:
+                pipe.rpush(events_key, event)
+                pipe.expire(events_key, EVENTS_TTL_S)
+                pipe.execute()
         except RedisError:
             log.warning(
                 "outcome not delivered", extra={"job": assignment.job_id, "target": assignment.target}
@@ -220,28 +227,46 @@ class FanOut:
         self._is_closed = False
 
     def run(self, targets: Iterable[Target]) -> FanOutResult:
-        """Hand out the targets in their order and wait for all that have started."""
+        """Hand out the targets in their order and wait for all that have started.
+
+        `stopped_by` is why targets were left, or that a cancel was asked for; None when nothing was left.
+        Raises `LockUnavailable` when Redis cannot be asked for the time.
+        """
         waiting = list(targets)
-        total = len(waiting)
+        if len({target.key for target in waiting}) < len(waiting):
+            raise ValueError("two targets have the same key")
+        self._job.total = len(waiting)
         start_before_ms = self._start_before_ms()
         result = self._result
+        reason: StoppedBy | None = None
         while True:
-            result.stopped_by = result.stopped_by or self._job.stop_reason()
-            if result.stopped_by is None:
+            reason = reason or self._job.stop_reason()
+            if reason is None:
                 waiting = self._hand_out(waiting, start_before_ms)
             elif not self._is_closed:
                 self._close()
-            if not self._in_work and (result.stopped_by is not None or not waiting):
+            if not self._in_work and (reason is not None or not waiting):
                 break
             self._collect()
-            self._job.report(done=len(result.outcomes) + len(result.lost), total=total)
+            self._job.done = len(result.outcomes) + len(result.lost)
         result.not_started += [target.key for target in waiting]
-        self._job.report(done=len(result.outcomes) + len(result.lost), total=total, force=True)
+        if result.not_started or reason is StoppedBy.CANCELLED:
+            result.stopped_by = reason or StoppedBy.DEADLINE
+        self._forget_events()
         return result
+
+    def _forget_events(self) -> None:
+        try:
+            self._redis.delete(_events_key(self._job.id))
+        except RedisError:
+            log.warning("events are left to expire", extra={"job": self._job.id})
 
     def _start_before_ms(self) -> int:
         """The deadline on the clock of the Redis server, which all members share."""
-        seconds, micros = self._redis.time()
+        try:
+            seconds, micros = self._redis.time()
+        except RedisError as exc:
+            raise LockUnavailable("Redis cannot be asked for the time") from exc
         remaining_s = min(self._job.remaining_s, EVENTS_TTL_S)
         return int(seconds * 1000 + micros // 1000 + remaining_s * 1000)
 
@@ -292,18 +317,23 @@ class FanOut:
                 self._result.not_started.append(target)
 
     def _collect(self) -> None:
-        """Take in the events that are there, or wait a moment for one."""
+        """Take in the events that are there, or wait a moment for one.
+
+        What has been taken off the list is taken in before Redis is asked for more, so that none is lost.
+        """
         events_key = _events_key(self._job.id)
         try:
             first = self._redis.blpop([events_key], timeout=POLL_S)
-            more = self._redis.lpop(events_key, self._limits.window * 2) if first else None
+            if first is None:
+                self._give_up_the_lost()
+                return
+            self._take_in(json.loads(first[1]))
+            more = cast(list[bytes] | None, self._redis.lpop(events_key, self._limits.window * 2))
+            for raw in more or []:
+                self._take_in(json.loads(raw))
         except RedisError:
             log.warning("events cannot be read", extra={"job": self._job.id})
             self._clock.wait(threading.Event(), POLL_S)
-            first, more = None, None
-        for raw in [first[1], *(more or [])] if first else []:
-            self._take_in(json.loads(raw))
-        if first is None:
             self._give_up_the_lost()
 
     def _take_in(self, event: Mapping[str, object]) -> None:

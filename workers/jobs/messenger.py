@@ -19,23 +19,21 @@ class CeleryMessenger:
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
 
-    def publish(
-        self, *, task: str, job_id: str, request: dict[str, object], queue: str, expires_s: int
-    ) -> None:
-        """Put a job on its queue. Raises `BrokerUnavailable` when that is not certain."""
+    def publish(self, *, task: str, job_id: str, request: dict[str, object], queue: str) -> None:
+        """Put a job on its queue. Raises `BrokerUnavailable` when that is not certain.
+
+        Celery's own expiry compares the clocks of two hosts, so it is not used: whether a job or a member may
+        still start is decided on the store's clock.
+        """
         try:
-            self._celery.send_task(
-                task, kwargs={"request": request}, task_id=job_id, queue=queue, expires=expires_s
-            )
+            self._celery.send_task(task, kwargs={"request": request}, task_id=job_id, queue=queue)
         except AWAY as exc:
             raise BrokerUnavailable("the broker did not take the job", retry_in_s=5) from exc
 
-    def publish_member(
-        self, *, task: str, arguments: dict[str, object], queue: str, expires_s: float
-    ) -> None:
+    def publish_member(self, *, task: str, arguments: dict[str, object], queue: str) -> None:
         """Put a member of a job on its queue; it leaves no result. Raises `BrokerUnavailable`."""
         try:
-            self._celery.send_task(task, kwargs=arguments, queue=queue, expires=expires_s, ignore_result=True)
+            self._celery.send_task(task, kwargs=arguments, queue=queue, ignore_result=True)
         except AWAY as exc:
             raise BrokerUnavailable("the broker did not take the task", retry_in_s=5) from exc
 

@@ -45,9 +45,7 @@ class WorkerProbe:
         silent = self._unseen()
         for queue in silent:
             if self._redis.set(f"converge:canary:sent:{queue}", "1", nx=True, ex=RESEND_AFTER_S):
-                self._messenger.publish_member(
-                    task=CANARY_TASK, arguments={"queue": queue}, queue=queue, expires_s=ALIVE_TTL_S
-                )
+                self._messenger.publish_member(task=CANARY_TASK, arguments={"queue": queue}, queue=queue)
         while silent and budget.remaining_s > POLL_S:
             budget.sleep(POLL_S)
             silent = self._unseen()

@@ -11,51 +11,69 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import cast
 
 from redis import Redis
 from redis.exceptions import RedisError
 
-from workers.clock import Clock, from_iso, to_iso
 from workers.errors import BrokerUnavailable
 from workers.leases import KEY_PREFIX as LEASE_PREFIX
 
 KEY_PREFIX = "converge:job:"
-INDEX_KEY = "converge:jobs"
+# Not `converge:jobs`: that is the queue, and both may live in one database.
+INDEX_KEY = "converge:job-index"
 
-# KEYS: record, index, idempotency. ARGV: id, retention in s, body hash, then field-value pairs.
+# Every time in a record is the server's, so that the clocks of hosts do not matter. Every script may run
+# twice: the client repeats a command whose answer got lost.
+_NOW = """
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now_us / 1000)
+"""
+# KEYS: record, index, idempotency. ARGV: id, retention in s, body hash, time to wait in s, kind, request.
 # Returns the id and body hash of the job that stands under the idempotency key, or nothing when created.
-# The place in the index is the server's time in microseconds, so no two jobs share one.
-_CREATE = """
+_CREATE = (
+    _NOW
+    + """
 if KEYS[3] ~= '' then
   local known = redis.call('HMGET', KEYS[3], 'id', 'body')
-  if known[1] then return known end
+  if known[1] and known[1] ~= ARGV[1] then return known end
   redis.call('HSET', KEYS[3], 'id', ARGV[1], 'body', ARGV[3])
   redis.call('EXPIRE', KEYS[3], ARGV[2])
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 4))
+redis.call('HSET', KEYS[1], 'kind', ARGV[5], 'request', ARGV[6], 'created_ms', now_ms,
+  'expires_ms', now_ms + ARGV[4] * 1000)
 redis.call('EXPIRE', KEYS[1], ARGV[2])
-local time = redis.call('TIME')
-local place = time[1] * 1000000 + time[2]
-redis.call('ZADD', KEYS[2], string.format('%.0f', place), ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', place - ARGV[2] * 1000000))
+redis.call('ZADD', KEYS[2], string.format('%.0f', now_us), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now_us - ARGV[2] * 1000000))
 return false
 """
-# KEYS: record. ARGV: the time. Returns 1 for the first delivery of a job that has a record and was not
-# cancelled while it waited, else 0.
-_BEGIN = """
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-if redis.call('HEXISTS', KEYS[1], 'cancel_requested_at') == 1 then return 0 end
-return redis.call('HSETNX', KEYS[1], 'started_at', ARGV[1])
+)
+# KEYS: record. ARGV: who starts it. Returns 1 for the first start of a job that has a record, still waits and
+# was not cancelled; else 0.
+_BEGIN = (
+    _NOW
+    + """
+local record = redis.call('HMGET', KEYS[1], 'expires_ms', 'cancel_requested_ms', 'started_by')
+if record[3] then return record[3] == ARGV[1] and 1 or 0 end
+if not record[1] or record[2] or now_ms > tonumber(record[1]) then return 0 end
+redis.call('HSET', KEYS[1], 'started_ms', now_ms, 'started_by', ARGV[1])
+return 1
 """
-# KEYS: record. ARGV: field-value pairs. Writes nothing when the record is gone.
-_UPDATE = """
+)
+# KEYS: record. ARGV: the name of a time field or '', then field-value pairs. Writes nothing when the record
+# is gone. Returns when a cancel was asked for, if it was.
+_UPDATE = (
+    _NOW
+    + """
 if redis.call('EXISTS', KEYS[1]) == 0 then return false end
-redis.call('HSET', KEYS[1], unpack(ARGV))
-return redis.call('HGET', KEYS[1], 'cancel_requested_at')
+if ARGV[1] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], now_ms) end
+if #ARGV > 1 then redis.call('HSET', KEYS[1], unpack(ARGV, 2)) end
+return redis.call('HGET', KEYS[1], 'cancel_requested_ms')
 """
+)
 
 
 class JobState(StrEnum):
@@ -77,13 +95,17 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """One job's record; `outcome` is the final state that the job itself wrote at its end."""
+    """One job's record, as it was at `read_at` on the store's clock, which all its times come from.
+
+    `outcome` is the final state that the job itself wrote at its end.
+    """
 
     id: str
     kind: str
     request: Mapping[str, object]
     created_at: datetime
     expires_at: datetime
+    read_at: datetime
     started_at: datetime | None = None
     finished_at: datetime | None = None
     outcome: JobState | None = None
@@ -117,36 +139,44 @@ def _reachable() -> Iterator[None]:
 class JobStore:
     """Reads and writes job records. Raises `BrokerUnavailable` when Redis cannot be reached."""
 
-    def __init__(self, redis: Redis, clock: Clock, *, retention_s: int) -> None:
+    def __init__(self, redis: Redis, *, retention_s: int) -> None:
         self._redis = redis
-        self._clock = clock
         self._retention_s = retention_s
         self._create = redis.register_script(_CREATE)
         self._begin = redis.register_script(_BEGIN)
         self._update = redis.register_script(_UPDATE)
 
-    def create(self, record: JobRecord, claim: IdempotencyClaim | None) -> tuple[str, str] | None:
+    def create(
+        self,
+        job_id: str,
+        kind: str,
+        request: Mapping[str, object],
+        *,
+        expires_s: int,
+        claim: IdempotencyClaim | None,
+    ) -> tuple[str, str] | None:
         """Write a new record, unless the claim's key is known: then return that job's id and body hash."""
-        fields = {
-            "kind": record.kind,
-            "request": json.dumps(record.request),
-            "created_at": to_iso(record.created_at),
-            "expires_at": to_iso(record.expires_at),
-            "idempotency_key": claim.key if claim else "",
-        }
-        args: list[str | int] = [record.id, self._retention_s, claim.body_hash if claim else ""]
-        keys = [KEY_PREFIX + record.id, INDEX_KEY, self._idempotency_key(record.kind, claim)]
+        keys = [KEY_PREFIX + job_id, INDEX_KEY, _idempotency_key(kind, claim)]
+        body_hash = claim.body_hash if claim else ""
+        args: list[str | int] = [
+            job_id,
+            self._retention_s,
+            body_hash,
+            expires_s,
+            kind,
+            json.dumps(request),
+        ]
         with _reachable():
-            known = self._create(keys=keys, args=[*args, *(part for pair in fields.items() for part in pair)])
+            known = self._create(keys=keys, args=args)
         return None if known is None else (known[0].decode(), known[1].decode())
 
-    def discard(self, record: JobRecord, claim: IdempotencyClaim | None) -> None:
+    def discard(self, job_id: str, kind: str, claim: IdempotencyClaim | None) -> None:
         """Take back a record whose message could not be published."""
         with _reachable(), self._redis.pipeline() as pipe:
-            pipe.delete(KEY_PREFIX + record.id)
-            pipe.zrem(INDEX_KEY, record.id)
+            pipe.delete(KEY_PREFIX + job_id)
+            pipe.zrem(INDEX_KEY, job_id)
             if claim:
-                pipe.delete(self._idempotency_key(record.kind, claim))
+                pipe.delete(_idempotency_key(kind, claim))
             pipe.execute()
 
     def get(self, job_id: str) -> JobRecord | None:
@@ -159,9 +189,13 @@ class JobStore:
             for job_id in job_ids:
                 pipe.hgetall(KEY_PREFIX + job_id)
                 pipe.exists(LEASE_PREFIX + alive_lease(job_id))
-            answers = pipe.execute()
+            pipe.time()
+            *answers, (seconds, micros) = pipe.execute()
+        read_at = _moment(seconds * 1000 + micros // 1000)
         found = zip(job_ids, answers[::2], answers[1::2], strict=True)
-        return [_from_fields(job_id, fields, bool(alive)) for job_id, fields, alive in found if fields]
+        return [
+            _from_fields(job_id, fields, bool(alive), read_at) for job_id, fields, alive in found if fields
+        ]
 
     def newest_ids(self, *, before: int | None, limit: int) -> list[tuple[str, int]]:
         """Ids and their places in the index, newest first, from `before` (exclusive) on."""
@@ -173,49 +207,57 @@ class JobStore:
             )
         return [(member.decode(), int(place)) for member, place in rows]
 
-    def begin(self, job_id: str) -> bool:
-        """Note the start. False when the job has started before, was cancelled, or is not known."""
-        with _reachable():
-            return bool(self._begin(keys=[KEY_PREFIX + job_id], args=[to_iso(self._clock.now())]))
+    def begin(self, job_id: str, starter: str) -> bool:
+        """Note the start by `starter`, a name that nobody else uses.
 
-    def report(self, job_id: str, *, done: int, total: int) -> bool:
-        """Write progress; return whether a cancel has been asked for."""
+        False when somebody else has started the job, or it was cancelled, has expired, or is not known.
+        """
         with _reachable():
-            answer = self._update(keys=[KEY_PREFIX + job_id], args=["done", done, "total", total])
+            return bool(self._begin(keys=[KEY_PREFIX + job_id], args=[starter]))
+
+    def report(self, job_id: str, *, done: int, total: int | None) -> bool:
+        """Write progress; return whether a cancel has been asked for."""
+        progress: list[str | int] = [] if total is None else ["done", done, "total", total]
+        with _reachable():
+            answer = self._update(keys=[KEY_PREFIX + job_id], args=["", *progress])
         return answer is not None
 
     def finish(self, job_id: str, outcome: JobState) -> None:
         """Write the final state."""
         with _reachable():
-            args = ["outcome", outcome.value, "finished_at", to_iso(self._clock.now())]
-            self._update(keys=[KEY_PREFIX + job_id], args=args)
+            self._update(keys=[KEY_PREFIX + job_id], args=["finished_ms", "outcome", outcome.value])
 
     def request_cancel(self, job_id: str) -> None:
         """Ask the job to stop; it looks between targets and inside its waits."""
         with _reachable():
-            self._update(keys=[KEY_PREFIX + job_id], args=["cancel_requested_at", to_iso(self._clock.now())])
-
-    @staticmethod
-    def _idempotency_key(kind: str, claim: IdempotencyClaim | None) -> str:
-        return f"converge:idempotency:{kind}:{claim.key}" if claim else ""
+            self._update(keys=[KEY_PREFIX + job_id], args=["cancel_requested_ms"])
 
 
-def _from_fields(job_id: str, fields: Mapping[bytes, bytes], is_alive: bool) -> JobRecord:
+def _idempotency_key(kind: str, claim: IdempotencyClaim | None) -> str:
+    return f"converge:idempotency:{kind}:{claim.key}" if claim else ""
+
+
+def _moment(unix_ms: int) -> datetime:
+    return datetime.fromtimestamp(unix_ms // 1000, UTC) + timedelta(milliseconds=unix_ms % 1000)
+
+
+def _from_fields(job_id: str, fields: Mapping[bytes, bytes], is_alive: bool, read_at: datetime) -> JobRecord:
     text = {key.decode(): value.decode() for key, value in fields.items()}
 
     def time_of(name: str) -> datetime | None:
-        return from_iso(text[name]) if name in text else None
+        return _moment(int(text[name])) if name in text else None
 
     return JobRecord(
         id=job_id,
         kind=text["kind"],
         request=json.loads(text["request"]),
-        created_at=from_iso(text["created_at"]),
-        expires_at=from_iso(text["expires_at"]),
-        started_at=time_of("started_at"),
-        finished_at=time_of("finished_at"),
+        created_at=_moment(int(text["created_ms"])),
+        expires_at=_moment(int(text["expires_ms"])),
+        read_at=read_at,
+        started_at=time_of("started_ms"),
+        finished_at=time_of("finished_ms"),
         outcome=JobState(text["outcome"]) if "outcome" in text else None,
-        cancel_requested_at=time_of("cancel_requested_at"),
+        cancel_requested_at=time_of("cancel_requested_ms"),
         done=int(text.get("done", 0)),
         total=int(text["total"]) if "total" in text else None,
         is_alive=is_alive,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -33,7 +34,7 @@ from workers.leases import Lease, LeaseStore
 
 log = logging.getLogger(__name__)
 
-REPORT_EVERY_S = 0.25
+LOOK_EVERY_S = 0.25
 FINISH_TRIES = 5
 FINISH_PAUSE_S = 1.0
 
@@ -67,7 +68,11 @@ class JobResult:
 
 @dataclass(kw_only=True)
 class RunningJob:
-    """The job from the inside: its limits, and where it reports to."""
+    """The job from the inside: its limits, and where it reports to.
+
+    `stopping` is set when no more work may start for a reason other than the deadline. It ends every wait of
+    the job that is given it.
+    """
 
     record: JobRecord
     lease: Lease
@@ -76,8 +81,10 @@ class RunningJob:
     shutdown: threading.Event
     started_at_s: float
     deadline_s: float | None = None
-    _is_cancelled: bool = False
-    _reported_at_s: float = field(default=float("-inf"))
+    done: int = 0
+    total: int | None = None
+    is_cancelled: bool = False
+    stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
     def id(self) -> str:
@@ -104,7 +111,7 @@ class RunningJob:
 
     def stop_reason(self) -> StoppedBy | None:
         """Why no more work may start, or None. A person's wish comes first."""
-        if self._is_cancelled:
+        if self.is_cancelled:
             return StoppedBy.CANCELLED
         if not self.lease.is_held:
             return StoppedBy.LEASE_LOST
@@ -112,16 +119,33 @@ class RunningJob:
             return StoppedBy.SHUTDOWN
         return StoppedBy.DEADLINE if self.remaining_s <= 0 else None
 
-    def report(self, *, done: int, total: int, force: bool = False) -> None:
-        """Write progress and look for a cancel, at most four times a second unless forced."""
-        now = self.clock.monotonic()
-        if not force and now - self._reported_at_s < REPORT_EVERY_S:
-            return
-        self._reported_at_s = now
+    def look(self) -> None:
+        """Write the progress, and see whether the job has to stop."""
         try:
-            self._is_cancelled |= self.store.report(self.id, done=done, total=total)
+            self.is_cancelled |= self.store.report(self.id, done=self.done, total=self.total)
         except BrokerUnavailable:
             log.warning("progress could not be written", extra={"job": self.id})
+        if self.stop_reason() not in (None, StoppedBy.DEADLINE):
+            self.stopping.set()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look four times a second while the body runs, whatever it waits for, and once at its end."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not self.clock.wait(ended, LOOK_EVERY_S):
+                self.look()
+
+        self.look()
+        watcher = threading.Thread(target=watch, name=f"watch-{self.id}", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+            self.look()
 
 
 class JobRunner:
@@ -159,7 +183,7 @@ class JobRunner:
         heartbeat = self._take_up(job_id)
         outcome = JobState.FAILED
         try:
-            record = self._store.get(job_id)
+            record = self._read(job_id)
             if record is None:
                 raise SecondDelivery(f"the record of job {job_id} is gone")
             body = _parse(kind, request)
@@ -181,7 +205,7 @@ class JobRunner:
         except LockUnavailable as exc:
             raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
         try:
-            is_first = self._store.begin(job_id)
+            is_first = self._store.begin(job_id, heartbeat.owner)
         except BrokerUnavailable as exc:
             self._leases.release(heartbeat)
             raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
@@ -189,6 +213,12 @@ class JobRunner:
             self._leases.release(heartbeat)
             raise SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
         return heartbeat
+
+    def _read(self, job_id: str) -> JobRecord | None:
+        try:
+            return self._store.get(job_id)
+        except BrokerUnavailable as exc:
+            raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
 
     def _under_lease(
         self,
@@ -208,7 +238,8 @@ class JobRunner:
                     shutdown=self._shutdown,
                     started_at_s=started_at_s,
                 )
-                return use_case(job)
+                with job.watched():
+                    return use_case(job)
         except Busy:
             return JobResult(data=[], meta={"skipped": "already running"})
         except LockUnavailable as exc:

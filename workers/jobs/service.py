@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 import uuid
 from collections.abc import Collection, Mapping
@@ -44,9 +45,7 @@ class StoredResult:
 class Messenger(Protocol):
     """Celery, as far as this service uses it."""
 
-    def publish(
-        self, *, task: str, job_id: str, request: dict[str, object], queue: str, expires_s: int
-    ) -> None:
+    def publish(self, *, task: str, job_id: str, request: dict[str, object], queue: str) -> None:
         """Put the job on its queue; raise `BrokerUnavailable` when that is not certain."""
 
     def result(self, job_id: str) -> StoredResult | None:
@@ -95,38 +94,23 @@ class JobService:
         message could not be published; then nothing of the job remains.
         """
         body = request.model_dump(mode="json", by_alias=True)
-        now = self._clock.now()
-        record = JobRecord(
-            id=str(uuid.uuid4()),
-            kind=kind.name,
-            request=body,
-            created_at=now,
-            expires_at=now + timedelta(seconds=self._queue_expires_s),
-        )
         claim = None
         if idempotency_key is not None:
             digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
             claim = IdempotencyClaim(key=idempotency_key, body_hash=digest)
-        known = self._store.create(record, claim)
+        job_id = str(uuid.uuid4())
+        known = self._store.create(job_id, kind.name, body, expires_s=self._queue_expires_s, claim=claim)
         if known is not None and claim is not None:
-            if known[1] != claim.body_hash:
+            known_id, known_hash = known
+            if known_hash != claim.body_hash:
                 raise IdempotencyConflict(f"the key {claim.key!r} was used with another body")
-            return self.get(known[0])
-        self._publish(kind, record, claim)
-        return Job(record=record, state=JobState.QUEUED)
-
-    def _publish(self, kind: JobKind[RequestT], record: JobRecord, claim: IdempotencyClaim | None) -> None:
+            return self.get(known_id)
         try:
-            self._messenger.publish(
-                task=kind.task,
-                job_id=record.id,
-                request=dict(record.request),
-                queue=kind.queue,
-                expires_s=self._queue_expires_s,
-            )
+            self._messenger.publish(task=kind.task, job_id=job_id, request=body, queue=kind.queue)
         except BrokerUnavailable:
-            self._store.discard(record, claim)
+            self._store.discard(job_id, kind.name, claim)
             raise
+        return self.get(job_id)
 
     def get(self, job_id: str) -> Job:
         """The job with its state, and its result or error when it has ended. Raises `NotFound`."""
@@ -175,30 +159,38 @@ class JobService:
         return self.get(job_id)
 
     def _view(self, record: JobRecord) -> Job:
-        """Decide the state from the record, the heartbeat and the stored result."""
-        if record.started_at is None:
-            if record.cancel_requested_at is not None:
-                return Job(record=record, state=JobState.CANCELLED)
-            is_late = self._clock.now() > record.expires_at
-            return Job(record=record, state=JobState.EXPIRED if is_late else JobState.QUEUED)
+        """Decide the state from the record, the stored result and the heartbeat, in this order.
+
+        A result counts even without a noted start: a job that could not get at its record has failed.
+        """
+        if record.started_at is None and record.cancel_requested_at is not None:
+            return Job(record=record, state=JobState.CANCELLED)
         stored = self._messenger.result(record.id)
         if stored is not None:
             return _ended(record, stored)
+        if record.started_at is None:
+            is_late = record.read_at > record.expires_at
+            return Job(record=record, state=JobState.EXPIRED if is_late else JobState.QUEUED)
         if record.finished_at is None or record.outcome is None:
             return Job(record=record, state=JobState.RUNNING if record.is_alive else JobState.LOST)
-        if self._clock.now() - record.finished_at < RESULT_LAG:
+        if record.read_at - record.finished_at < RESULT_LAG:
             return Job(record=record, state=JobState.RUNNING)
         return Job(record=record, state=record.outcome)
 
 
 def _ended(record: JobRecord, stored: StoredResult) -> Job:
     if not stored.succeeded:
-        code, _, detail = str(stored.value).partition(":")
-        return Job(
-            record=record, state=JobState.FAILED, error={"code": code.strip(), "detail": detail.strip()}
-        )
+        return Job(record=record, state=JobState.FAILED, error=_error(str(stored.value)))
     result = stored.value if isinstance(stored.value, dict) else {}
     meta = result.get("meta", {})
     is_cancelled = isinstance(meta, dict) and meta.get("stoppedBy") == "cancelled"
     state = JobState.CANCELLED if is_cancelled else JobState.SUCCEEDED
     return Job(record=record, state=state, result=result)
+
+
+def _error(text: str) -> dict[str, str]:
+    """Code and detail of a failed job; an error that is none of a job's own says nothing to callers."""
+    code, _, detail = text.partition(":")
+    if not re.fullmatch(r"[A-Z][A-Z_]*", code):
+        return {"code": "INTERNAL", "detail": "the job failed in our own code"}
+    return {"code": code, "detail": detail.strip()}

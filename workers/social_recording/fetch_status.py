@@ -8,6 +8,8 @@ from workers.errors import (
     BudgetExceeded,
     ContractViolation,
     FetchFailed,
+    LockUnavailable,
+    RetryableError,
     TargetBlocked,
     TargetGone,
 )
@@ -46,14 +48,19 @@ def status_of_error(error: BaseException) -> tuple[FetchStatus, str]:
     """
     match error:
         case ContractViolation():
-            return FetchStatus.INVALID, f"contract:{error.rule}"
+            found = FetchStatus.INVALID, f"contract:{error.rule}"
         case TargetBlocked():
-            return FetchStatus.BLOCKED, error.reason
+            found = FetchStatus.BLOCKED, error.reason
         case TargetGone():
-            return FetchStatus.NOT_FOUND, error.reason
+            found = FetchStatus.NOT_FOUND, error.reason
         case FetchFailed():
-            return FetchStatus.ERROR, error.reason
+            found = FetchStatus.ERROR, error.reason
         case BudgetExceeded():
-            return FetchStatus.ERROR, "timeout"
+            found = FetchStatus.ERROR, "timeout"
+        case LockUnavailable():
+            found = FetchStatus.ERROR, "lock_unavailable"
+        case RetryableError():
+            found = FetchStatus.ERROR, "store_unavailable"
         case _:
-            return FetchStatus.ERROR, "internal"
+            found = FetchStatus.ERROR, "internal"
+    return found

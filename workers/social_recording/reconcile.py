@@ -8,20 +8,25 @@ tried, so that tokens which always fail cannot fill every batch.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from redis import Redis
+from redis.exceptions import RedisError
 
 from workers.clock import Budget, Clock
-from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult
+from workers.errors import BudgetExceeded, UpstreamFailed
+from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, Target
 from workers.jobs.messenger import CeleryMessenger
 from workers.jobs.run import JobResult, RunningJob, StoppedBy, to_meta
 from workers.social_graph.token import TokenRepository
 from workers.social_recording.job_kinds import CompleteReconcileRequest
 from workers.social_recording.recording import TokenOutcome
 from workers.social_recording.tracker import TrackedToken, TrackerClient
+
+log = logging.getLogger(__name__)
 
 RECORD_TOKEN_TASK = "converge.social_recording.record_token"
 TRIED_KEY = "converge:reconcile:tried"
@@ -43,7 +48,10 @@ class TokenTarget:
 
 
 class TriedTokens:
-    """When each token was last tried, for a fair order. Losing it costs nothing but fairness."""
+    """When each token was last tried, for a fair order.
+
+    Losing it, or not reaching it, costs nothing but fairness; so no error of Redis leaves this class.
+    """
 
     def __init__(self, redis: Redis, clock: Clock) -> None:
         self._redis = redis
@@ -53,7 +61,11 @@ class TriedTokens:
         """Never tried ones first (in the tracker's order), then by the time of the last try."""
         if not tokens:
             return []
-        scores = self._redis.zmscore(TRIED_KEY, [token.address for token in tokens])
+        try:
+            scores = self._redis.zmscore(TRIED_KEY, [token.address for token in tokens])
+        except RedisError:
+            log.warning("the order of tries is not known")
+            return list(tokens)
         tried_at = {
             token.address: score for token, score in zip(tokens, scores, strict=True) if score is not None
         }
@@ -61,14 +73,20 @@ class TriedTokens:
 
     def note(self, address: str) -> None:
         """Note a try, before it begins, so that a token that kills its worker counts as tried."""
-        self._redis.zadd(TRIED_KEY, {address: self._clock.now().timestamp()})
+        try:
+            self._redis.zadd(TRIED_KEY, {address: self._clock.now().timestamp()})
+        except RedisError:
+            log.warning("a try could not be noted", extra={"token": address})
 
     def forget_old(self) -> None:
         """Forget the tries of more than a month ago."""
-        with self._redis.pipeline(transaction=False) as pipe:
-            pipe.expire(TRIED_KEY, TRIED_TTL_S)
-            pipe.zremrangebyscore(TRIED_KEY, "-inf", self._clock.now().timestamp() - TRIED_TTL_S)
-            pipe.execute()
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                pipe.expire(TRIED_KEY, TRIED_TTL_S)
+                pipe.zremrangebyscore(TRIED_KEY, "-inf", self._clock.now().timestamp() - TRIED_TTL_S)
+                pipe.execute()
+        except RedisError:
+            log.warning("old tries could not be forgotten")
 
 
 class Reconcile:
@@ -95,12 +113,13 @@ class Reconcile:
     def run(self, job: RunningJob, request: CompleteReconcileRequest) -> JobResult:
         """Run the job. Raises `UpstreamFailed` when the tracker finally fails; then nothing is written."""
         job.deadline_s = request.deadline_ms / 1000
-        listed = self._tracker.tokens_in_range(
-            request.start_date, request.end_date, Budget.of(self._clock, LIST_BUDGET_S, job.shutdown)
-        )
-        passed = [token for token in listed if token.investor_count >= request.min_af_count]
-        known = self._tokens.find_existing_addresses([token.address for token in passed])
-        missing = self._tried.order([token for token in passed if token.address not in known])
+        listed = self._list(job, request)
+        cut_short = job.stop_reason() if listed is None else None
+        listed = listed or []
+        # The tracker may name a token twice, e.g. for two of the groups.
+        passed = {token.address: token for token in listed if token.investor_count >= request.min_af_count}
+        known = self._tokens.find_existing_addresses(passed)
+        missing = self._tried.order([token for address, token in passed.items() if address not in known])
         batch = missing[: request.limit]
         result = self._fan_out(job, batch)
         self._tried.forget_old()
@@ -110,7 +129,8 @@ class Reconcile:
             "alreadySeen": len(known),
             "targeted": len(missing),
             **_count(result, targeted=len(missing)),
-            "stoppedBy": result.stopped_by
+            "stoppedBy": cut_short
+            or result.stopped_by
             or (StoppedBy.LIMIT if len(missing) > len(batch) else StoppedBy.DRAINED),
             "queuedMs": job.queued_ms,
             "elapsedMs": job.elapsed_ms,
@@ -118,21 +138,25 @@ class Reconcile:
         symbols = {token.address: token.symbol for token in batch}
         return JobResult(data=_rows(result, symbols), meta=to_meta(meta))
 
+    def _list(self, job: RunningJob, request: CompleteReconcileRequest) -> list[TrackedToken] | None:
+        """Ask the tracker for the range; None when the job was stopped meanwhile."""
+        budget = Budget.of(self._clock, LIST_BUDGET_S, job.stopping)
+        try:
+            return self._tracker.tokens_in_range(request.start_date, request.end_date, budget)
+        except BudgetExceeded as exc:
+            if job.stopping.is_set():
+                return None
+            raise UpstreamFailed("the tracker did not answer in time") from exc
+
     def _fan_out(self, job: RunningJob, batch: Iterable[TrackedToken]) -> FanOutResult:
-        fan_out = FanOut(self._redis, job, send=self._sender(job), limits=self._limits, clock=self._clock)
+        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
         return fan_out.run([TokenTarget(key=token.address) for token in batch])
 
-    def _sender(self, job: RunningJob) -> Callable[[object, Assignment], None]:
-        def send(_: object, assignment: Assignment) -> None:
-            self._tried.note(assignment.target)
-            self._messenger.publish_member(
-                task=RECORD_TOKEN_TASK,
-                arguments={"assignment": assignment.to_json()},
-                queue="records",
-                expires_s=max(1.0, job.remaining_s),
-            )
-
-        return send
+    def _send(self, _: Target, assignment: Assignment) -> None:
+        self._tried.note(assignment.target)
+        self._messenger.publish_member(
+            task=RECORD_TOKEN_TASK, arguments={"assignment": assignment.to_json()}, queue="records"
+        )
 
 
 def _count(result: FanOutResult, *, targeted: int) -> dict[str, object]:

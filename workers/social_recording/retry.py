@@ -36,6 +36,7 @@ from workers.social_recording.recording import (
 log = logging.getLogger(__name__)
 
 RETRY_URL_TASK = "converge.social_recording.retry_url"
+STOP_ASKED_EVERY = 200
 CONVERGED = frozenset({FetchStatus.OK, FetchStatus.NOT_FOUND, FetchStatus.BLOCKED, FetchStatus.INVALID})
 
 
@@ -64,6 +65,7 @@ class Selection:
     candidates: int = 0
     skipped_by_interval: int = 0
     not_processable: int = 0
+    is_cut_short: bool = False
 
 
 def select(
@@ -72,13 +74,18 @@ def select(
     is_processable: Callable[[str], bool],
     due_before: datetime,
     limit: int,
+    must_stop: Callable[[], bool] = lambda: False,
 ) -> Selection:
     """Pick the first `limit` candidates that are due and can be processed; count all of them.
 
-    A URL tried exactly at `due_before` is due, one that was never tried always is.
+    A URL tried exactly at `due_before` is due, one that was never tried always is. `must_stop` is asked now
+    and then; when it says yes, what has not been looked at is not counted.
     """
     selection = Selection()
     for candidate in candidates:
+        if selection.candidates % STOP_ASKED_EVERY == 0 and must_stop():
+            selection.is_cut_short = True
+            break
         selection.candidates += 1
         if not is_processable(candidate.url):
             selection.not_processable += 1
@@ -117,35 +124,30 @@ class Retry:
             is_processable=lambda url: self._collector.needs_more_than_there_is(url) is None,
             due_before=self._clock.now() - timedelta(minutes=request.min_interval_minutes),
             limit=request.limit,
+            must_stop=lambda: job.stop_reason() is not None,
         )
-        fan_out = FanOut(self._redis, job, send=self._sender(job), limits=self._limits, clock=self._clock)
+        cut_short = job.stop_reason() if selection.is_cut_short else None
+        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
         result = fan_out.run(selection.targets)
         meta = {
             "candidateUrls": selection.candidates,
             "skippedByInterval": selection.skipped_by_interval,
             "notProcessable": selection.not_processable,
             **_count(result, selection),
-            "stoppedBy": result.stopped_by or _end_of(selection),
+            "stoppedBy": cut_short or result.stopped_by or _end_of(selection),
             "queuedMs": job.queued_ms,
             "elapsedMs": job.elapsed_ms,
         }
         return JobResult(data=_rows(result), meta=to_meta(meta))
 
-    def _sender(self, job: RunningJob) -> Callable[[Target, Assignment], None]:
-        def send(target: Target, assignment: Assignment) -> None:
-            if not isinstance(target, URLTarget):
-                raise TypeError("the retry hands out URLs only")
-            self._messenger.publish_member(
-                task=RETRY_URL_TASK,
-                arguments={
-                    "assignment": assignment.to_json(),
-                    "candidate": candidate_to_json(target.candidate),
-                },
-                queue="records",
-                expires_s=max(1.0, job.remaining_s),
-            )
-
-        return send
+    def _send(self, target: Target, assignment: Assignment) -> None:
+        if not isinstance(target, URLTarget):
+            raise TypeError("the retry hands out URLs only")
+        self._messenger.publish_member(
+            task=RETRY_URL_TASK,
+            arguments={"assignment": assignment.to_json(), "candidate": candidate_to_json(target.candidate)},
+            queue="records",
+        )
 
 
 class URLRetrier:

@@ -11,6 +11,7 @@ import logging
 from redis import Redis
 
 from workers.clock import Clock
+from workers.errors import BrokerUnavailable
 from workers.jobs.service import JobService
 from workers.settings import Settings
 from workers.social_recording.job_kinds import RETRY, RetryRequest
@@ -34,8 +35,13 @@ class RetrySweep:
         if not self._settings.schedule_is_on:
             return None
         hour = self._clock.now().strftime("%Y-%m-%dT%H")
-        if not self._redis.set(f"converge:sweep:{hour}", "1", nx=True, ex=MARK_TTL_S):
+        mark = f"converge:sweep:{hour}"
+        if not self._redis.set(mark, "1", nx=True, ex=MARK_TTL_S):
             return None
-        job = self._jobs.submit(RETRY, RetryRequest().with_defaults(self._settings))
+        try:
+            job = self._jobs.submit(RETRY, RetryRequest().with_defaults(self._settings))
+        except BrokerUnavailable:
+            self._redis.delete(mark)
+            raise
         log.info("sweep asked for", extra={"job": job.record.id, "hour": hour})
         return job.record.id
