@@ -32,7 +32,6 @@ def deliver_again(messenger: CeleryMessenger, operator: Operator, kind: str, job
         job_id=job_id,
         request=operator.job(job_id)["request"],
         queue="jobs",
-        expires_s=60,
     )
 
 

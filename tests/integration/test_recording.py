@@ -1,0 +1,263 @@
+"""Recording tokens and collecting URLs with real stores: leases, attempts, reasons."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.integration.recording_place import (
+    OwnGenerator,
+    RecordingPlace,
+    failed_url,
+    new_site,
+    place,
+    sandbox,
+)
+from workers.clock import Clock
+from workers.errors import CreditExhausted, FetchFailed, TargetBlocked, TargetGone
+from workers.leases import KEY_PREFIX, Lease, LeaseStore
+from workers.social_graph.token import TokenSocialURL
+from workers.social_graph.vocabulary import FetchStatus, ParentRelation
+from workers.social_recording.object_graph import ObjectGroup, SocialObjectGraph
+from workers.social_recording.recording import TokenOutcome, graph_of_route, token_lease, url_lease
+from workers.social_recording.routing import Route
+
+__all__ = ["place", "sandbox"]
+
+
+class WithoutURLLeases(LeaseStore):
+    """Lets everybody in who wants to fetch a URL."""
+
+    @contextmanager
+    def hold(self, name: str, **how: Any) -> Iterator[Lease]:
+        own = f"{name}:{threading.get_ident()}" if name.startswith("social-url:") else name
+        with super().hold(own, **how) as lease:
+            yield lease
+
+
+def record_together(place: RecordingPlace, addresses: list[str]) -> list[str]:
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        return [report.outcome for report in pool.map(place.recorder.record, addresses)]
+
+
+def test_two_tokens_recorded_at_once_pay_once_for_the_url_they_share(place: RecordingPlace) -> None:
+    """The twin below shows two calls without the lease."""
+    url = new_site()
+
+    def show(way: Route) -> SocialObjectGraph:
+        # Long enough for the other token to ask meanwhile.
+        threading.Event().wait(0.3)
+        return graph_of_route(way, Clock().now())
+
+    generator = OwnGenerator(show=show, is_paid=True)
+    place.rebuild(generator=generator)
+    addresses = place.list_tokens({"website": url}, {"website": url})
+    assert record_together(place, addresses) == ["recorded", "recorded"]
+    assert generator.calls == {url: 1}
+    elements = [place.element(address) for address in addresses]
+    assert {each["status"] for each in elements} == {"ok"}
+    assert sorted(each["attempts"] for each in elements) == [0, 1]
+    assert place.database["contents"].count_documents({"source_urls.url": url}) == 1
+    assert place.database["token_links"].count_documents({"entry_url": url}) == 2
+
+
+def test_without_the_lease_of_the_url_they_would_pay_twice(place: RecordingPlace) -> None:
+    url, both = new_site(), threading.Barrier(2)
+
+    def show(way: Route) -> SocialObjectGraph:
+        both.wait(timeout=10)
+        return graph_of_route(way, Clock().now())
+
+    generator = OwnGenerator(show=show, is_paid=True)
+    place.rebuild(generator=generator, leases=WithoutURLLeases(place.redis, place.clock))
+    addresses = place.list_tokens({"website": url}, {"website": url})
+    assert record_together(place, addresses) == ["recorded", "recorded"]
+    assert generator.calls == {url: 2}
+
+
+def test_a_url_that_somebody_else_fetches_for_too_long_is_an_error_without_an_attempt(
+    place: RecordingPlace,
+) -> None:
+    url, generator = new_site(), OwnGenerator()
+    place.rebuild(generator=generator, url_lease_wait_s=0.2)
+    [address] = place.list_tokens({"website": url})
+    with place.leases.hold(url_lease(url), ttl_ms=60_000):
+        assert place.recorder.record(address).outcome is TokenOutcome.RECORDED
+    element = place.element(address)
+    assert (element["status"], element["reason"]) == ("error", "url_locked")
+    assert (element["attempts"], element["attempted_at"]) == (0, None)
+    assert generator.calls == {}
+
+
+def test_a_token_that_somebody_else_records_is_locked_out_at_once(place: RecordingPlace) -> None:
+    [address] = place.list_tokens({"website": new_site()})
+    with place.leases.hold(token_lease(address), ttl_ms=60_000):
+        started = time.monotonic()
+        assert place.recorder.record(address).outcome is TokenOutcome.LOCKED_OUT
+        assert time.monotonic() - started < 0.05
+    assert place.sandbox.client.calls().total == 0
+    assert place.recorder.record(address).outcome is TokenOutcome.RECORDED
+
+
+def test_a_token_that_was_recorded_meanwhile_is_seen_without_a_call(place: RecordingPlace) -> None:
+    [address] = place.list_tokens({"website": new_site()})
+    place.recorder.record(address)
+    document, calls = place.document(address), place.sandbox.client.calls()
+    assert place.recorder.record(address).outcome is TokenOutcome.ALREADY_SEEN
+    assert place.document(address) == document
+    assert place.sandbox.client.calls() == calls
+
+
+def test_many_workers_at_one_token_record_it_once(place: RecordingPlace) -> None:
+    generator = OwnGenerator()
+    place.rebuild(generator=generator)
+    [address] = place.list_tokens({"website": new_site()})
+    found = record_together(place, [address] * 8)
+    assert found.count("recorded") == 1
+    assert set(found) <= {"recorded", "lockedOut", "alreadySeen"}
+    assert generator.calls.total() == 1
+    assert place.database["tokens"].count_documents({"address": address}) == 1
+
+
+def test_a_worker_whose_lease_is_gone_writes_no_document(place: RecordingPlace) -> None:
+    """After a loss of Redis data another worker may hold the token: nothing is written any more."""
+
+    def lose(way: Route) -> SocialObjectGraph:
+        place.redis.set(f"{KEY_PREFIX}{token_lease(address)}", "another worker")
+        [lease] = [each for each in place.leases._held if each.name == token_lease(address)]
+        place.leases.renew(lease)
+        return graph_of_route(way, Clock().now())
+
+    place.rebuild(generator=OwnGenerator(show=lose))
+    [address] = place.list_tokens({"website": new_site()})
+    report = place.recorder.record(address)
+    assert (report.outcome, report.reason) == (TokenOutcome.FAILED, "LeaseLost")
+    assert place.database["tokens"].count_documents({}) == 0
+    assert place.database["token_links"].count_documents({}) == 0
+    assert place.redis.get(f"{KEY_PREFIX}{token_lease(address)}") == b"another worker"
+
+
+def test_a_token_that_the_tracker_does_not_know_is_unresolved_and_leaves_nothing(
+    place: RecordingPlace,
+) -> None:
+    [address] = place.list_tokens({"website": new_site()}, missing=1)
+    assert place.recorder.record(address).outcome is TokenOutcome.UNRESOLVED
+    assert place.database["tokens"].count_documents({}) == 0
+
+
+def test_a_tracker_that_fails_is_never_an_empty_token(place: RecordingPlace) -> None:
+    [address] = place.list_tokens({"website": new_site()})
+    place.sandbox.client.set_faults({"route": "by-addresses", "status": 400})
+    report = place.recorder.record(address)
+    assert (report.outcome, report.reason) == (TokenOutcome.FAILED, "UpstreamFailed")
+    assert place.database["tokens"].count_documents({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (TargetGone("gone", reason="deleted"), "not_found", "deleted"),
+        (TargetBlocked("closed", reason="suspended"), "blocked", "suspended"),
+        (FetchFailed("down", reason="http_503"), "error", "http_503"),
+        (CreditExhausted("no credit", source="paid"), "error", "credit_exhausted"),
+        (ValueError("ours"), "error", "internal"),
+    ],
+)
+def test_what_a_generator_raises_decides_the_status_and_counts_the_call(
+    place: RecordingPlace, error: Exception, status: str, reason: str
+) -> None:
+    def fail(_: Route) -> SocialObjectGraph:
+        raise error
+
+    place.rebuild(generator=OwnGenerator(show=fail))
+    [address] = place.list_tokens({"website": new_site()})
+    assert place.recorder.record(address).outcome is TokenOutcome.RECORDED
+    element = place.element(address)
+    assert (element["status"], element["reason"], element["attempts"]) == (status, reason, 1)
+    assert element["attempted_at"] is not None
+    assert place.database["token_links"].count_documents({}) == 0
+
+
+@pytest.mark.parametrize("rule", ["empty", "cyclic", "unreachable", "empty_group"])
+def test_a_graph_that_breaks_the_contract_is_invalid_after_one_attempt(
+    place: RecordingPlace, rule: str
+) -> None:
+    def show(way: Route) -> SocialObjectGraph:
+        [group] = graph_of_route(way, Clock().now()).groups
+        groups = {
+            "empty": (),
+            "cyclic": (
+                ObjectGroup(content=group.content, parent_ref=0, parent_relation=ParentRelation.QUOTE),
+            ),
+            "unreachable": (group, group),
+            "empty_group": (ObjectGroup(),),
+        }[rule]
+        return SocialObjectGraph(groups=groups, observed_at=Clock().now())
+
+    place.rebuild(generator=OwnGenerator(show=show))
+    [address] = place.list_tokens({"website": new_site()})
+    place.recorder.record(address)
+    element = place.element(address)
+    assert (element["status"], element["reason"]) == ("invalid", f"contract:{rule}")
+    assert (element["attempts"], element["attempted_at"] is None) == (1, False)
+    assert place.database["contents"].count_documents({}) == 0
+    assert place.run_retry(minIntervalMinutes=0)["candidateUrls"] == 0
+
+
+def test_one_bad_url_does_not_keep_the_others_from_their_token(place: RecordingPlace) -> None:
+    bad, good = new_site(), new_site()
+
+    def show(way: Route) -> SocialObjectGraph:
+        if way.url == bad:
+            raise RuntimeError("our own mistake")
+        return graph_of_route(way, Clock().now())
+
+    place.rebuild(generator=OwnGenerator(show=show))
+    [address] = place.list_tokens({"website": f"{bad} {good}"})
+    report = place.recorder.record(address)
+    assert report.urls == [
+        {"url": bad, "status": "error", "reason": "internal"},
+        {"url": good, "status": "ok", "reason": None},
+    ]
+
+
+def test_a_url_that_is_stored_already_is_linked_without_a_call(place: RecordingPlace) -> None:
+    url, generator = new_site(), OwnGenerator()
+    place.rebuild(generator=generator)
+    addresses = place.list_tokens({"website": url}, {"website": url})
+    for address in addresses:
+        place.recorder.record(address)
+    assert generator.calls == {url: 1}
+    second = place.element(addresses[1])
+    assert (second["status"], second["attempts"], second["attempted_at"]) == ("ok", 0, None)
+
+
+def test_a_live_token_that_gains_a_url_while_a_retry_repairs_another_keeps_everything(
+    place: RecordingPlace,
+) -> None:
+    u1, u2, u3 = (new_site() for _ in range(3))
+    done = TokenSocialURL(url=u2, status=FetchStatus.OK, attempts=3, attempted_at=Clock().now())
+    address = place.store_token(failed_url(u1), done)
+    extras = {"web": {"domain": "a.example"}, "fingerprints": ["img:1", "img:2"]}
+    place.database["tokens"].update_one({"address": address}, {"$set": extras})
+    before = place.document(address)
+
+    def show(way: Route) -> SocialObjectGraph:
+        added = [TokenSocialURL(url=u3, status=FetchStatus.UNSUPPORTED)]
+        assert place.tokens.add_social_urls(address, added) == 1
+        return graph_of_route(way, Clock().now())
+
+    place.rebuild(generator=OwnGenerator(show=show))
+    assert place.retrier.retry(place.candidate(address))["status"] == "ok"
+    after = place.document(address)
+    assert (place.element(address, u1)["status"], place.element(address, u1)["attempts"]) == ("ok", 2)
+    assert place.element(address, u2) == before["social_urls"][1]
+    assert place.element(address, u3)["status"] == "unsupported"
+    for name in ("web", "fingerprints", "created_at", "_id"):
+        assert after[name] == before[name]
