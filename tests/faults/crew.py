@@ -45,7 +45,8 @@ class Crew:
     def holder_of(self, operator: Operator, token: Token) -> ManagedProcess:
         """The worker that holds the token's lease, as soon as one does: leases name the pid."""
         key = f"{KEY_PREFIX}social-record:{token['tokenAddress']}"
-        owner: bytes = wait_until(lambda: operator.redis.get(key), "the token is in work")
+        owner = wait_until(lambda: operator.redis.get(key), "the token is in work")
+        assert isinstance(owner, bytes)
         pid = int(owner.split(b":")[0])
         return next(worker for worker in self.workers if worker.running and worker.pid == pid)
 
@@ -59,8 +60,9 @@ class Crew:
 
 def leases_of(operator: Operator) -> list[str]:
     """The leases that are held, without the presence of the workers."""
-    names = [key.decode().removeprefix(KEY_PREFIX) for key in operator.redis.keys(f"{KEY_PREFIX}*")]
-    return sorted(name for name in names if name != "fence" and not name.startswith("process:"))
+    keys = [key for key in operator.redis.keys(f"{KEY_PREFIX}*") if isinstance(key, bytes)]
+    names = [key.decode().removeprefix(KEY_PREFIX) for key in keys]
+    return sorted(name for name in names if not name.startswith("process:"))
 
 
 def assert_recorded_once(operator: Operator, tokens: Sequence[Token]) -> None:

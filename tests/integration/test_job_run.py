@@ -69,8 +69,8 @@ class Frame:
         return found
 
     def held(self) -> list[str]:
-        keys = {key.decode().removeprefix(KEY_PREFIX) for key in self.redis.keys(f"{KEY_PREFIX}*")}
-        return sorted(keys - {"fence"})
+        keys = [key for key in self.redis.keys(f"{KEY_PREFIX}*") if isinstance(key, bytes)]
+        return sorted(key.decode().removeprefix(KEY_PREFIX) for key in keys)
 
 
 def make_runner(store: JobStore, leases: LeaseStore, clock: Clock | None = None) -> JobRunner:

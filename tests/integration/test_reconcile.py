@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -144,7 +145,7 @@ def test_the_counts_of_a_reconcile_add_up(outcomes: list[TokenOutcome], lost: in
         lost=[f"lost-{number}" for number in range(lost)],
     )
     targeted = len(outcomes) + lost + waiting
-    meta = _count(result, targeted=targeted)
+    meta: dict[str, Any] = _count(result, targeted=targeted)
     assert targeted == meta["processed"] + meta["remaining"]
     assert meta["processed"] == meta["recorded"] + meta["failed"] + meta["unresolved"]
     assert meta["remaining"] == meta["lockedOut"] + meta["lost"] + waiting
