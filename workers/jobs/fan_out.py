@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 
 from workers.clock import Clock
 from workers.errors import BrokerUnavailable, Busy, LockUnavailable
+from workers.jobs.probe import ALIVE_TTL_S, seen_key
 from workers.jobs.record import KEY_PREFIX, alive_lease
 from workers.jobs.run import RunningJob, StoppedBy
 from workers.leases import KEY_PREFIX as LEASE_PREFIX
@@ -91,8 +92,11 @@ class Assignment:
 class MemberDesk:
     """The target side: says whether a member may start, and takes its outcome. One per process."""
 
-    def __init__(self, redis: Redis, leases: LeaseStore, *, process_ttl_ms: int) -> None:
+    def __init__(
+        self, redis: Redis, leases: LeaseStore, *, process_ttl_ms: int, queue: str = "records"
+    ) -> None:
         self._redis = redis
+        self._queue = queue
         self._leases = leases
         self._process_ttl_ms = process_ttl_ms
         self._start = redis.register_script(_START)
@@ -139,6 +143,8 @@ class MemberDesk:
             with self._redis.pipeline() as pipe:
                 pipe.rpush(events_key, event)
                 pipe.expire(events_key, EVENTS_TTL_S)
+                # Under load a canary waits in line; the work itself shows as well that tasks run.
+                pipe.set(seen_key(self._queue), "1", ex=ALIVE_TTL_S)
                 pipe.execute()
         except RedisError:
             log.warning(

@@ -18,13 +18,14 @@ RESEND_AFTER_S = 5
 POLL_S = 0.05
 
 
-def _seen_key(queue: str) -> str:
+def seen_key(queue: str) -> str:
+    """Where it is noted that a task of the queue has run; a busy worker notes it with its work."""
     return f"converge:canary:seen:{queue}"
 
 
 def note_canary(redis: Redis, queue: str) -> None:
     """What the canary does when it runs."""
-    redis.set(_seen_key(queue), "1", ex=ALIVE_TTL_S)
+    redis.set(seen_key(queue), "1", ex=ALIVE_TTL_S)
 
 
 class WorkerProbe:
@@ -52,5 +53,5 @@ class WorkerProbe:
         return silent
 
     def _unseen(self) -> list[str]:
-        seen = self._redis.mget([_seen_key(queue) for queue in self._queues])
+        seen = self._redis.mget([seen_key(queue) for queue in self._queues])
         return [queue for queue, mark in zip(self._queues, seen, strict=True) if mark is None]

@@ -24,6 +24,8 @@ from workers.jobs.record import IdempotencyClaim, JobRecord, JobState, JobStore
 # A finished job writes its record before Celery stores its result; this long the result may lag behind.
 RESULT_LAG = timedelta(seconds=10)
 POLL_S = 0.1
+# A filter may pass few of many jobs, so they are read in pages of this size at least.
+SCANNED_AT_ONCE = 100
 
 
 class IdempotencyConflict(ConvergeError):
@@ -138,7 +140,7 @@ class JobService:
         if kind is not None and kind not in self._kinds:
             raise InvalidInput(f"there is no job kind {kind!r}", field="kind")
         found: list[Job] = []
-        while page := self._store.newest_ids(before=before, limit=limit):
+        while page := self._store.newest_ids(before=before, limit=max(limit, SCANNED_AT_ONCE)):
             places = dict(page)
             for record in self._store.get_many([job_id for job_id, _ in page]):
                 job = self._view(record)
