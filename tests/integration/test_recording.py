@@ -41,6 +41,16 @@ class WithoutURLLeases(LeaseStore):
             yield lease
 
 
+class WithoutTokenLeases(LeaseStore):
+    """Lets everybody in who wants to record a token."""
+
+    @contextmanager
+    def hold(self, name: str, **how: Any) -> Iterator[Lease]:
+        own = f"{name}:{threading.get_ident()}" if name.startswith("social-record:") else name
+        with super().hold(own, **how) as lease:
+            yield lease
+
+
 def record_together(place: RecordingPlace, addresses: list[str]) -> list[str]:
     with ThreadPoolExecutor(len(addresses)) as pool:
         return [report.outcome for report in pool.map(place.recorder.record, addresses)]
@@ -118,10 +128,23 @@ def test_many_workers_at_one_token_record_it_once(place: RecordingPlace) -> None
     generator = OwnGenerator()
     place.rebuild(generator=generator)
     [address] = place.list_tokens({"website": new_site()})
+    place.sandbox.client.set_faults({"route": "by-addresses", "latency_ms": 200})
     found = record_together(place, [address] * 8)
     assert found.count("recorded") == 1
     assert set(found) <= {"recorded", "lockedOut", "alreadySeen"}
+    assert place.sandbox.client.calls().by_address == {address: 1}
     assert generator.calls.total() == 1
+    assert place.database["tokens"].count_documents({"address": address}) == 1
+
+
+def test_without_the_lease_of_the_token_all_of_them_would_ask_the_tracker(place: RecordingPlace) -> None:
+    leases = WithoutTokenLeases(place.redis, place.clock)
+    place.rebuild(generator=OwnGenerator(), leases=leases)
+    [address] = place.list_tokens({"website": new_site()})
+    place.sandbox.client.set_faults({"route": "by-addresses", "latency_ms": 500})
+    found = record_together(place, [address] * 8)
+    assert place.sandbox.client.calls().by_address[address] > 1
+    assert found.count("recorded") == 1, "the unique address is the last guard"
     assert place.database["tokens"].count_documents({"address": address}) == 1
 
 
