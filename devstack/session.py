@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 
 from devstack.folders import InUse
 from devstack.processes import StartFailed
+from devstack.programs import CHECKOUT
 from devstack.stack import FLOWER_USER, Stack
 
 
-def keep_up(out: Console, err: Console, *, api_port: int = 0) -> int:
+def keep_up(out: Console, err: Console, *, api_port: int = 0, root: Path | None = None) -> int:
     """Start everything, print where it is, and keep it up; return the exit code.
 
-    Data stay in the checkout for the next time. Ends with 0 on Ctrl-C and with 1 when something ends by
-    itself or cannot be started.
+    Data stay below `root` (by default the checkout) for the next time. Ends with 0 on Ctrl-C and with 1 when
+    something ends by itself or cannot be started.
     """
     try:
         err.print("starting ...", style="dim")
-        with Stack(keep_data=True, api_port=api_port) as stack:
+        with Stack(root=root or CHECKOUT, keep_data=True, api_port=api_port) as stack:
             _print_addresses(out, stack)
             try:
                 ended = stack.wait()

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -69,11 +70,12 @@ def _parse(build: Callable[[], Any]) -> Any:
 @main.command()
 def up(
     port: Annotated[int, typer.Option(help="Port of the API; 0 takes any free one.")] = 0,
+    root: Annotated[Path | None, typer.Option(help="Folder for the data; by default the checkout.")] = None,
 ) -> None:
     """Start everything on this machine and keep it up until Ctrl-C. Data is kept between runs."""
     from devstack.session import keep_up  # noqa: PLC0415 - only these two commands need the devstack
 
-    raise typer.Exit(keep_up(out, err, api_port=port))
+    raise typer.Exit(keep_up(out, err, api_port=port, root=root))
 
 
 @main.command()
