@@ -66,7 +66,7 @@ def test_two_tokens_recorded_at_once_pay_once_for_the_url_they_share(place: Reco
         return graph_of_route(way, Clock().now())
 
     generator = OwnGenerator(show=show, is_paid=True)
-    place.rebuild(generator=generator)
+    place.rebuild(generator=generator, is_paid_enabled=True)
     addresses = place.list_tokens({"website": url}, {"website": url})
     assert record_together(place, addresses) == ["recorded", "recorded"]
     assert generator.calls == {url: 1}
@@ -85,7 +85,11 @@ def test_without_the_lease_of_the_url_they_would_pay_twice(place: RecordingPlace
         return graph_of_route(way, Clock().now())
 
     generator = OwnGenerator(show=show, is_paid=True)
-    place.rebuild(generator=generator, leases=WithoutURLLeases(place.redis, place.clock))
+    place.rebuild(
+        generator=generator,
+        leases=WithoutURLLeases(place.redis, place.clock),
+        is_paid_enabled=True,
+    )
     addresses = place.list_tokens({"website": url}, {"website": url})
     assert record_together(place, addresses) == ["recorded", "recorded"]
     assert generator.calls == {url: 2}
@@ -103,6 +107,20 @@ def test_a_url_that_somebody_else_fetches_for_too_long_is_an_error_without_an_at
     assert (element["status"], element["reason"]) == ("error", "url_locked")
     assert (element["attempts"], element["attempted_at"]) == (0, None)
     assert generator.calls == {}
+
+
+def test_a_paid_source_is_not_asked_while_paid_calls_are_off(place: RecordingPlace) -> None:
+    url, generator = new_site(), OwnGenerator(is_paid=True)
+    place.rebuild(generator=generator, is_paid_enabled=False)
+    first, second = place.list_tokens({"website": url}, {"website": url})
+    place.recorder.record(first)
+    element = place.element(first)
+    assert (element["status"], element["attempts"], element["attempted_at"]) == ("skipped_paid", 0, None)
+    assert generator.calls == {}
+    place.rebuild(generator=generator, is_paid_enabled=True)
+    place.recorder.record(second)
+    assert place.element(second)["status"] == "ok"
+    assert generator.calls == {url: 1}
 
 
 def test_a_token_that_somebody_else_records_is_locked_out_at_once(place: RecordingPlace) -> None:

@@ -121,14 +121,17 @@ class URLCollector:
         self._clock = clock
         self._limits = limits
 
-    def needs_more_than_there_is(self, url: str) -> FetchStatus | None:
+    def obstacle_to(self, url: str) -> FetchStatus | None:
         """`unsupported` or `skipped_paid` when the URL cannot be processed now, at no cost; else None."""
         if leads_inside(url):
             return None
         way = route(url)
-        if way.needs_no_call or self._generators.for_route(way) is not None:
+        generator = self._generators.for_route(way)
+        is_free = way.needs_no_call or (generator is not None and not generator.is_paid)
+        if is_free or (generator is not None and self._limits.is_paid_enabled):
             return None
-        if self._generators.paid_only(way) and not self._limits.is_paid_enabled:
+        costs_money = generator is not None or self._generators.paid_only(way)
+        if costs_money and not self._limits.is_paid_enabled:
             return FetchStatus.SKIPPED_PAID
         return FetchStatus.UNSUPPORTED
 
@@ -136,7 +139,7 @@ class URLCollector:
         """Bring one URL as far as it gets now. Raises `LeaseLost` when the token is no longer ours."""
         if leads_inside(order.url):
             return FetchOutcome(status=FetchStatus.BLOCKED, attempted=False, reason="unsafe_address")
-        impossible = self.needs_more_than_there_is(order.url)
+        impossible = self.obstacle_to(order.url)
         if impossible is not None:
             return FetchOutcome(status=impossible, attempted=False, reason=None)
         calls = CallCounter()

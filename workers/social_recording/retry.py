@@ -121,7 +121,7 @@ class Retry:
         job.deadline_s = request.deadline_ms / 1000
         selection = select(
             self._tokens.iterate_retryable_urls(request.statuses, request.token_addresses),
-            is_processable=lambda url: self._collector.needs_more_than_there_is(url) is None,
+            is_processable=lambda url: self._collector.obstacle_to(url) is None,
             due_before=self._clock.now() - timedelta(minutes=request.min_interval_minutes),
             limit=request.limit,
             must_stop=lambda: job.stop_reason() is not None,
