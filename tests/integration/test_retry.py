@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -184,9 +183,7 @@ def test_a_held_token_is_skipped_and_taken_by_the_next_run(place: RecordingPlace
     address = place.store_token(failed_url(new_site()))
     before = place.document(address)
     with place.leases.hold(token_lease(address), ttl_ms=60_000):
-        started = time.monotonic()
         assert place.retrier.retry(place.candidate(address)) == {"outcome": "lockedOut"}
-        assert time.monotonic() - started < 0.05
         meta = place.run_retry()
         assert (meta["lockedOut"], meta["processed"], meta["remaining"]) == (1, 0, 1)
     assert place.document(address) == before
