@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import pytest
 
 from workers.http.redaction import Redactor
@@ -28,3 +31,16 @@ def test_a_configured_secret_is_hidden_wherever_it_stands_and_however_it_is_quot
     assert redactor.redact("a s3cr+t/ b s3cr%2Bt%2F c s3cr+t/longer d") == "a *** b *** c *** d"
     assert redactor.is_clean("nothing here")
     assert not redactor.is_clean("path/s3cr+t/")
+
+
+@pytest.mark.parametrize("secret", ["k3y-1\n", "schl\u00fcssel", "it's", "back\\slash", "\u20acuro"])
+@pytest.mark.parametrize(
+    "quoted",
+    [repr, ascii, json.dumps, lambda secret: repr(secret.encode())],
+    ids=["repr", "ascii", "json", "bytes"],
+)
+def test_a_secret_that_a_library_quotes_in_its_message_is_hidden(
+    secret: str, quoted: Callable[[str], str]
+) -> None:
+    shown = Redactor([secret]).redact(f"bad header value: {quoted(secret)}")
+    assert shown.partition(": ")[2].removeprefix("b").strip("'\"") == "***"

@@ -8,6 +8,7 @@ workers share belong there.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -29,6 +30,8 @@ from workers.http.redaction import Redactor
 from workers.http.retry import HINT_WAITED_FOR_MAX_S
 from workers.http.session import DialedAdapter, build_session
 from workers.settings import Settings
+
+log = logging.getLogger(__name__)
 
 REDIRECTS_MAX = 5
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
@@ -199,6 +202,15 @@ class OutboundClient:
             if request.destination is Destination.SITE:
                 raise
             raise FetchFailed(f"{request.source}: {exc}", reason="misconfigured") from exc
+        except (requests.exceptions.InvalidHeader, UnicodeEncodeError) as exc:
+            # The text of such an error quotes the header, which may be a key of ours.
+            log.error(  # noqa: TRY400
+                "a header of a request cannot be sent",
+                extra={"source": request.source, "error": type(exc).__name__},
+            )
+            raise FetchFailed(
+                f"{request.source}: a header of ours cannot be sent", reason="misconfigured"
+            ) from None
         except (requests.RequestException, HTTPError, OSError, ValueError) as exc:
             raise self._translated(request, hop, exc) from self._clean_cause(exc)
 
@@ -339,8 +351,6 @@ def _reason_of(error: Exception) -> tuple[str, str]:
         return "timeout", "no answer within the time limit"
     if isinstance(error, requests.exceptions.ContentDecodingError):
         return "bad_encoding", "the body cannot be unpacked"
-    if isinstance(error, requests.exceptions.InvalidURL | ValueError) and not isinstance(
-        error, requests.exceptions.InvalidHeader
-    ):
+    if isinstance(error, requests.exceptions.InvalidURL | ValueError):
         return "bad_url", "the address cannot be asked"
     return "connection_failed", "the connection was refused or broke"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from urllib.parse import quote
@@ -20,9 +21,7 @@ class Redactor:
     """Hides the configured secrets, whatever looks like a key in a query, user-info, and bot tokens."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {
-            spelling for secret in secrets if secret for spelling in (secret, quote(secret, safe=""))
-        }
+        spellings = {spelling for secret in secrets if secret for spelling in _spellings_of(secret)}
         # The longest first, or a secret that starts with another one would leave its end behind.
         self._spellings = sorted(spellings, key=len, reverse=True)
 
@@ -37,3 +36,14 @@ class Redactor:
     def is_clean(self, text: str) -> bool:
         """Whether `text` holds nothing that `redact` would hide."""
         return self.redact(text) == text
+
+
+def _spellings_of(secret: str) -> Iterable[str]:
+    """How a secret looks in a URL, in JSON, and in the messages of libraries, which quote it."""
+    yield secret
+    yield quote(secret, safe="")
+    yield json.dumps(secret)[1:-1]
+    for quoted in (repr(secret), ascii(secret)):
+        yield quoted[1:-1]
+    for encoding in ("utf-8", "latin-1"):
+        yield repr(secret.encode(encoding, "backslashreplace"))[2:-1]
