@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import requests
 import responses
 
 from tests.conftest import FakeClock, make_settings
@@ -85,8 +86,8 @@ def test_a_list_without_a_total_is_accepted(body: object, clock: FakeClock) -> N
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"<html><title>Maintenance</title></html>", "page instead of data"),
-        (b"", "no JSON"),
+        (b"<html><title>Maintenance</title></html>", "usably: unexpected_html"),
+        (b"", "usably: unexpected_shape"),
         (b"null", "another shape"),
         (b'"ok"', "another shape"),
         (b"{}", "another shape: data"),
@@ -186,3 +187,20 @@ def test_without_time_the_tracker_is_not_asked(clock: FakeClock) -> None:
     with pytest.raises(BudgetExceeded):
         client_of(clock).tokens_in_range(START, END, Budget.of(clock, 0))
     assert len(responses.calls) == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [(requests.ConnectionError("refused"), "connection_failed"), (requests.ReadTimeout("slow"), "timeout")],
+)
+@responses.activate
+def test_a_failed_call_is_told_by_its_reason_and_its_address_goes_to_the_log_alone(
+    failure: Exception, reason: str, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    responses.get(URL, body=failure)
+    with pytest.raises(UpstreamFailed) as caught:
+        listed(clock)
+    assert str(caught.value) == f"the tracker did not answer usably: {reason}"
+    fields_of = vars(caplog.records[-1])
+    assert (fields_of["url"], fields_of["reason"]) == (URL, reason)
+    assert "tracker.example.com" not in caplog.records[-1].getMessage()

@@ -6,6 +6,7 @@ wholly understood is a failure and never an empty list, because "no tokens" woul
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -26,11 +27,13 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from workers.clock import Budget, to_iso
-from workers.errors import FetchFailed, PermanentError, UpstreamFailed
+from workers.errors import FetchFailed, TargetBlocked, TargetGone, UpstreamFailed
 from workers.http.client import OutboundClient
 from workers.http.messages import Destination, Request, Response
 from workers.http.retry import TRACKER
 from workers.settings import Settings
+
+log = logging.getLogger(__name__)
 
 # A range of a busy month has tens of thousands of tokens at about a kilobyte each.
 _BODY_MAX_BYTES = 64 * 1_048_576
@@ -174,6 +177,14 @@ def _misshapen(error: ValidationError) -> UpstreamFailed:
     return UpstreamFailed(f"the tracker's answer has another shape: {place}: {first['msg']}")
 
 
+def _unusable(error: FetchFailed | TargetBlocked | TargetGone, url: str) -> UpstreamFailed:
+    """What callers are told: the reason. The address and the groups in it stay on our side, in the log."""
+    log.warning("the tracker did not answer usably", extra={"url": url, "reason": error.reason})
+    return UpstreamFailed(
+        f"the tracker did not answer usably: {error.reason}", retry_in_s=getattr(error, "retry_in_s", None)
+    )
+
+
 class TrackerClient:
     """The tracker's two calls."""
 
@@ -226,8 +237,8 @@ class TrackerClient:
     def _ask(self, request: Request, budget: Budget) -> Response:
         try:
             response = self._http.fetch(request, budget)
-        except (FetchFailed, PermanentError) as exc:
-            raise UpstreamFailed(f"the tracker gave no answer: {exc}") from exc
+        except (FetchFailed, TargetBlocked, TargetGone) as exc:
+            raise _unusable(exc, request.url) from exc
         if response.status != 200:
             raise UpstreamFailed(f"the tracker answered {response.status}", retry_in_s=response.wait_hint_s)
         return response
@@ -237,7 +248,7 @@ class TrackerClient:
         try:
             payload = response.json(exact_numbers=True)
         except FetchFailed as exc:
-            raise UpstreamFailed(str(exc)) from exc
+            raise _unusable(exc, response.url.partition("?")[0]) from exc
         if isinstance(payload, list):
             return payload
         try:
