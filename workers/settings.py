@@ -1,8 +1,8 @@
 """Every setting of every process, read from the environment once, at the entry points.
 
 A setting's environment variable is its field name in capitals. A bad value, a missing required one, or an
-unknown name under one of our prefixes keeps the process from starting, and the message names it. Values are
-passed on; nothing else in the code reads the environment.
+misspelt name keeps the process from starting, and the message names it. Values are passed on; nothing else in
+the code reads the environment.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-OWN_PREFIXES = ("SOCIAL_RECORD_", "TRACKER_", "JOB_", "HTTP_", "GITHUB_", "X_")
-FOREIGN_NAMES = ("HTTP_PROXY",)
+# Nobody else uses this prefix. The other first words (GITHUB, JOB, HTTP, ...) are those of many programs.
+OWN_PREFIX = "SOCIAL_RECORD_"
+# Names of other programs that look like a slip of ours.
+FOREIGN_NAMES = frozenset({"GITLAB_TOKEN", "GITLAB_BASE_URL"})
+# In a short name two letters are enough to make it another word.
+SHORT_NAME_MAX = 9
 
 
 class SettingsError(Exception):
@@ -52,18 +56,29 @@ def _url_of(*schemes: str) -> AfterValidator:
 
 
 def _header_safe(secret: SecretStr) -> SecretStr:
+    """What cannot be sent in a header must not get that far: the error there would quote it."""
+    if not re.fullmatch(r"[!-~]+", secret.get_secret_value()):
+        raise ValueError("must be printable ASCII without spaces and line ends")
+    return secret
+
+
+def _comma_free(secret: SecretStr) -> SecretStr:
     """A key that arrives twice in a request is joined by a comma, so a key must not hold one itself."""
-    if not re.fullmatch(r"[!-+\--~]+", secret.get_secret_value()):
-        raise ValueError("must be printable ASCII without spaces and commas")
+    if "," in secret.get_secret_value():
+        raise ValueError("must not hold a comma")
     return secret
 
 
 HTTPURL = Annotated[str, AfterValidator(_http_url)]
 RedisURL = Annotated[str, _url_of("redis", "rediss")]
+HeaderSecret = Annotated[SecretStr, AfterValidator(_header_safe)]
 
 
 class Settings(BaseSettings):
-    """The settings; see the module docstring. The comments become the table in the README."""
+    """The settings; see the module docstring. The README has a table of them.
+
+    The addresses of the stores hold passwords, so they are left out when the settings are printed.
+    """
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, env_ignore_empty=True
@@ -71,16 +86,19 @@ class Settings(BaseSettings):
 
     # who may call
     app_env: AppEnv = AppEnv.DEV
-    app_secret_key: Annotated[SecretStr, AfterValidator(_header_safe)]
+    app_secret_key: Annotated[HeaderSecret, AfterValidator(_comma_free)]
     auth_disabled: bool = False
     auth_disabled_in_prod_accepted: bool = False
     schedule_enabled: bool | None = None
+    api_waiters_max: int = Field(default=4, ge=0, le=1000)
 
     # stores
-    broker_url: RedisURL = "redis://127.0.0.1:6379/0"
-    result_backend_url: RedisURL = "redis://127.0.0.1:6379/1"
-    redis_url: RedisURL = "redis://127.0.0.1:6379/2"
-    mongo_url: Annotated[str, _url_of("mongodb", "mongodb+srv")] = "mongodb://127.0.0.1:27017"
+    broker_url: RedisURL = Field(default="redis://127.0.0.1:6379/0", repr=False)
+    result_backend_url: RedisURL = Field(default="redis://127.0.0.1:6379/1", repr=False)
+    redis_url: RedisURL = Field(default="redis://127.0.0.1:6379/2", repr=False)
+    mongo_url: Annotated[str, _url_of("mongodb", "mongodb+srv")] = Field(
+        default="mongodb://127.0.0.1:27017", repr=False
+    )
     mongo_database: str = Field(default="converge", pattern=r"^[A-Za-z0-9_-]{1,60}$")
     mongo_timeout_ms: int = Field(default=10_000, ge=100, le=120_000)
 
@@ -94,17 +112,17 @@ class Settings(BaseSettings):
 
     # the tracker
     tracker_base_url: HTTPURL
-    tracker_api_key: SecretStr = Field(min_length=1)
+    tracker_api_key: HeaderSecret
     tracker_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
 
     # social recording
     social_record_af_group_ids: Annotated[tuple[str, ...], NoDecode] = Field(min_length=1)
-    social_record_af_investor_threshold: int = Field(default=3, ge=1)
+    social_record_af_investor_threshold: int = Field(default=3, ge=1, le=1_000_000)
     social_record_max_attempts: int = Field(default=5, ge=1, le=100)
     social_record_reconcile_limit: int = Field(default=20, ge=1, le=100)
     social_record_retry_limit: int = Field(default=50, ge=1, le=200)
     social_record_deadline_ms: int = Field(default=45_000, ge=1000, le=300_000)
-    social_record_retry_min_interval_minutes: int = Field(default=60, ge=0)
+    social_record_retry_min_interval_minutes: int = Field(default=60, ge=0, le=525_600)
     social_record_reconcile_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_retry_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_token_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
@@ -113,10 +131,12 @@ class Settings(BaseSettings):
 
     # the outside world
     github_base_url: HTTPURL = "https://api.github.com"
-    github_token: SecretStr | None = None
+    github_token: HeaderSecret | None = None
     x_syndication_base_url: HTTPURL = "https://cdn.syndication.twimg.com"
     http_site_relay_url: HTTPURL | None = None
-    http_user_agent: str = Field(default="converge/0.1 (+https://converge.invalid/about)", min_length=1)
+    http_user_agent: str = Field(
+        default="converge/0.1 (+https://converge.invalid/about)", pattern=r"^[!-~]([ -~]*[!-~])?$"
+    )
     http_connect_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
     http_read_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
     http_total_timeout_ms: int = Field(default=20_000, ge=100, le=120_000)
@@ -151,13 +171,10 @@ class Settings(BaseSettings):
 def read_settings() -> Settings:
     """Read the settings from the process's environment.
 
-    Raises `SettingsError` with one line per bad, missing or unknown setting, without their values.
+    Raises `SettingsError` with one line per bad, missing, unknown or misspelt setting, without their values.
     """
-    known = {name.upper() for name in Settings.model_fields}
     problems = [
-        f"{name}: unknown setting"
-        for name in sorted(os.environ)
-        if name.startswith(OWN_PREFIXES) and name not in known and name not in FOREIGN_NAMES
+        problem for name in sorted(os.environ) if (problem := _name_problem(name.upper())) is not None
     ]
     try:
         settings = Settings()
@@ -167,6 +184,35 @@ def read_settings() -> Settings:
     if problems:
         raise SettingsError(_refusal(problems))
     return settings
+
+
+def _name_problem(name: str) -> str | None:
+    """What is wrong with a name of the environment, or None when it is a setting or no business of ours."""
+    known = [field.upper() for field in Settings.model_fields]
+    if name in known or name in FOREIGN_NAMES:
+        return None
+    meant = min(known, key=lambda setting: _slips(name, setting))
+    slips_max = 1 if min(len(name), len(meant)) <= SHORT_NAME_MAX else 2
+    if _slips(name, meant) <= slips_max:
+        return f"{name}: unknown setting, probably {meant} is meant"
+    return f"{name}: unknown setting" if name.startswith(OWN_PREFIX) else None
+
+
+def _slips(written: str, meant: str) -> int:
+    """How many letters were left out, added, mistaken or swapped with a neighbour to write one for the other.
+
+    It is the restricted Damerau-Levenshtein distance.
+    """
+    before: list[int] = []
+    row = list(range(len(meant) + 1))
+    for i, letter in enumerate(written, start=1):
+        before, above, row = row, before, [i]
+        for j, other in enumerate(meant, start=1):
+            costs = [before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)]
+            if i > 1 and j > 1 and (letter, written[i - 2]) == (meant[j - 2], other):
+                costs.append(above[j - 2] + 1)
+            row.append(min(costs))
+    return row[-1]
 
 
 def _refusal(problems: Sequence[str]) -> str:
