@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -44,8 +45,19 @@ def _to_utc(moment: datetime) -> datetime:
         raise ValueError("must lie between the years 1 and 9999 in UTC") from None
 
 
+def _without_fraction(value: object) -> object:
+    """JSON knows one kind of number, so 20.0 is 20; text and booleans are not."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 ZonedTime = Annotated[AwareDatetime, BeforeValidator(_must_be_written_out), AfterValidator(_to_utc)]
-DeadlineMs = Annotated[int, Field(ge=1000, le=300_000, strict=True)]
+# The schema tells callers not to ask for `ok`; those who do get an error of its own.
+ReopenedStatus = Annotated[
+    FetchStatus,
+    WithJsonSchema({"type": "string", "enum": [status.value for status in FetchStatus if status != "ok"]}),
+]
+WHOLE = BeforeValidator(_without_fraction)
+DeadlineMs = Annotated[int, Field(ge=1000, le=300_000, strict=True), WHOLE]
 
 
 class _Body(BaseModel):
@@ -66,8 +78,8 @@ class ReconcileRequest(_Body):
 
     start_date: ZonedTime
     end_date: ZonedTime
-    min_af_count: Annotated[int, Field(ge=1, strict=True)] | None = None
-    limit: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+    min_af_count: Annotated[int, Field(ge=1, le=1_000_000, strict=True), WHOLE] | None = None
+    limit: Annotated[int, Field(ge=1, le=100, strict=True), WHOLE] | None = None
     deadline_ms: DeadlineMs | None = None
 
     @field_validator("end_date")
@@ -104,16 +116,16 @@ class StatusNotRetryable(InvalidInput):
 class RetryRequest(_Body):
     """Try again the URLs that have not converged. An empty body is what the hourly sweep does."""
 
-    statuses: Annotated[list[FetchStatus], Field(min_length=1, max_length=8)] | None = None
+    statuses: Annotated[list[ReopenedStatus], Field(min_length=1, max_length=8)] | None = None
     token_addresses: (
         Annotated[
             list[Annotated[str, Field(pattern=TOKEN_ADDRESS_PATTERN)]], Field(min_length=1, max_length=1000)
         ]
         | None
     ) = None
-    limit: Annotated[int, Field(ge=1, le=200, strict=True)] | None = None
+    limit: Annotated[int, Field(ge=1, le=200, strict=True), WHOLE] | None = None
     deadline_ms: DeadlineMs | None = None
-    min_interval_minutes: Annotated[int, Field(ge=0, strict=True)] | None = None
+    min_interval_minutes: Annotated[int, Field(ge=0, le=525_600, strict=True), WHOLE] | None = None
 
     def with_defaults(self, settings: Settings) -> CompleteRetryRequest:
         """Fill in what the caller left out. Raises `StatusNotRetryable` when `ok` is asked for."""
