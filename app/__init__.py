@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Request, abort, jsonify
+from flask import Request, abort
 from flask.json.provider import DefaultJSONProvider
 from flask_openapi import Info, OpenAPI
 from werkzeug.exceptions import BadRequest
 
 from app import problems
-from app.api import health, jobs, social_recording
+from app.api import description, health, jobs, social_recording
 from app.auth import guard
+from app.process import EXTENSION, APIProcess
+from app.specification import SECURITY_SCHEMES, specification_of
 from workers.services import JobAccess
 
 BODY_MAX_BYTES = 1_048_576
+ABOUT = (
+    "Jobs that bring the social records of tracked tokens to the state they should be in. A POST answers 202"
+    " with a job to poll; errors are problems (RFC 9457) with a stable code."
+)
 
 
 class OrderedJSON(DefaultJSONProvider):
@@ -32,15 +38,11 @@ class JSONRequest(Request):
             return {}
         try:
             body = super().get_json(force=True)
-        except BadRequest:
+        except (BadRequest, RecursionError):
+            # Brackets without end are no object of ours, and no fault of ours either.
             body = None
         if not isinstance(body, dict):
-            error = {"pointer": "/", "detail": "must be a JSON object", "code": "json_object"}
-            abort(
-                problems.Problem(
-                    status=400, code="VALIDATION", detail="the body is not a JSON object", errors=[error]
-                ).to_response()
-            )
+            abort(problems.of_no_object())
         return body
 
 
@@ -48,7 +50,8 @@ def create_app(access: JobAccess) -> OpenAPI:
     """Build the app around `access`; opens no connection."""
     app = OpenAPI(
         __name__,
-        info=Info(title="Converge", version="1"),
+        info=Info(title="Converge", version="1", description=ABOUT),
+        security_schemes=SECURITY_SCHEMES,
         validation_error_status=400,
         validation_error_callback=problems.of_validation,
         doc_ui=False,
@@ -57,10 +60,12 @@ def create_app(access: JobAccess) -> OpenAPI:
     app.request_class = JSONRequest
     app.config["MAX_CONTENT_LENGTH"] = BODY_MAX_BYTES
     app.json = OrderedJSON(app)
-    app.extensions["converge"] = access
+    # A redirect to a tidier path would be an answer that no operation names.
+    app.url_map.merge_slashes = False
+    app.extensions[EXTENSION] = APIProcess.around(access)
     app.before_request(guard(access.settings))
     problems.register(app)
-    for module in (health, jobs, social_recording):
+    for module in (health, jobs, social_recording, description):
         app.register_api(module.blueprint)
-    app.add_url_rule("/api/v1/openapi.json", "openapi", lambda: jsonify(app.api_doc))
+    app.extensions[description.SPECIFICATION] = specification_of(app)
     return app

@@ -6,13 +6,16 @@ A problem names what the caller can act on; it never shows a stack, a secret or 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Literal, TypeAlias
 
 from flask import Flask, Response, jsonify
 from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
+from app import documents
 from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict
 from workers.social_recording.job_kinds import StatusNotRetryable
@@ -38,52 +41,83 @@ JOB_STATUS = {
     "STORE_UNAVAILABLE": 503,
     "JOB_EXPIRED": 503,
 }
+Place: TypeAlias = Literal["pointer", "parameter", "header"]
+# Which part of a request a model reads, by the last word of the model's name; any other model is a body.
+PLACES: Mapping[str, Place] = {"Query": "parameter", "Path": "parameter", "Headers": "header"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One problem; `errors` names offending fields as `{pointer, detail, code}`."""
+    """One problem, told by its status and code."""
 
     status: int
     code: str
     detail: str
-    title: str = ""
-    errors: Sequence[dict[str, str]] = ()
-    more: dict[str, object] = field(default_factory=dict)
-    headers: dict[str, str] = field(default_factory=dict)
+    errors: Sequence[documents.ProblemError] = ()
+    job: documents.Job | None = None
+    checks: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def to_response(self) -> Response:
-        """Render the problem."""
-        body: dict[str, object] = {
-            "type": "about:blank",
-            "title": self.title or self.code.replace("_", " ").capitalize(),
-            "status": self.status,
-            "code": self.code,
-            "detail": self.detail,
-            **self.more,
-        }
+        """Render the problem. A 503 always says when to come back."""
+        document = documents.Problem(
+            type="about:blank",
+            title=_phrase(self.status),
+            status=self.status,
+            code=self.code,
+            detail=self.detail,
+        )
         if self.errors:
-            body["errors"] = list(self.errors)
-        response = jsonify(body)
+            document.errors = list(self.errors)
+        if self.job is not None:
+            document.job = self.job
+        if self.checks is not None:
+            document.checks = dict(self.checks)
+        response = jsonify(document.to_json())
         response.status_code = self.status
         response.content_type = PROBLEM_TYPE
         response.headers.update(self.headers)
+        if self.status == 503:
+            response.headers.setdefault("Retry-After", str(RETRY_AFTER_S))
         return response
 
 
+def _phrase(status: int) -> str:
+    """The title that belongs to `about:blank`, see RFC 9457, section 4.2.1."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
+
+
+def in_body(place: Sequence[str | int], *, detail: str, code: str) -> documents.ProblemError:
+    """An offending value of the body, by the keys and indexes that lead to it."""
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in place)
+    return documents.ProblemError(pointer="".join(f"/{step}" for step in steps), detail=detail, code=code)
+
+
 def of_validation(error: ValidationError) -> Response:
-    """The 400 for a body, a query or a path that does not fit its model."""
-    errors = [
-        {
-            "pointer": "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in row["loc"]),
-            "detail": row["msg"].removeprefix("Value error, "),
-            "code": row["type"],
-        }
-        for row in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
-    fields = ", ".join(sorted({row["pointer"].lstrip("/") or "body" for row in errors}))
-    detail = f"not acceptable: {fields}"
+    """The 400 for a body, a query, a header or a path that does not fit its model."""
+    part = next((part for word, part in PLACES.items() if error.title.endswith(word)), "pointer")
+    errors = []
+    for row in error.errors(include_url=False, include_context=False, include_input=False):
+        detail, code = row["msg"].removeprefix("Value error, "), row["type"]
+        if part == "pointer":
+            errors.append(in_body(row["loc"], detail=detail, code=code))
+        else:
+            name = str(row["loc"][0]) if row["loc"] else ""
+            errors.append(documents.ProblemError.model_validate({part: name, "detail": detail, "code": code}))
+    names = sorted({getattr(each, part).lstrip("/") or "body" for each in errors})
+    detail = f"not acceptable: {', '.join(names)}"
     return Problem(status=400, code="VALIDATION", detail=detail, errors=errors).to_response()
+
+
+def of_no_object() -> Response:
+    """The 400 for a body that is no JSON object."""
+    error = in_body((), detail="must be a JSON object", code="json_object")
+    return Problem(
+        status=400, code="VALIDATION", detail="the body is not a JSON object", errors=[error]
+    ).to_response()
 
 
 def of_converge_error(error: ConvergeError) -> Response:
@@ -94,9 +128,8 @@ def of_converge_error(error: ConvergeError) -> Response:
     status, code = row
     errors = []
     if isinstance(error, InvalidInput):
-        errors = [{"pointer": f"/{error.field}", "detail": str(error), "code": code.lower()}]
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-    return Problem(status=status, code=code, detail=str(error), errors=errors, headers=headers).to_response()
+        errors = [in_body([error.field], detail=str(error), code=code.lower())]
+    return Problem(status=status, code=code, detail=str(error), errors=errors).to_response()
 
 
 def of_http_exception(error: HTTPException) -> Response:
@@ -104,10 +137,10 @@ def of_http_exception(error: HTTPException) -> Response:
     if error.response is not None and isinstance(error.response, Response):
         return error.response
     status = error.code or 500
-    code = (error.name or "error").upper().replace(" ", "_").replace("-", "_")
+    code = _phrase(status).upper().replace(" ", "_").replace("-", "_")
     headers = {key: value for key, value in error.get_headers() if key.lower() in ("allow", "retry-after")}
     return Problem(
-        status=status, code=code, title=error.name, detail=error.description or error.name, headers=headers
+        status=status, code=code, detail=error.description or _phrase(status), headers=headers
     ).to_response()
 
 

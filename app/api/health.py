@@ -1,27 +1,49 @@
-"""Whether this process is alive, and whether the system is ready for work."""
+"""Whether this process is alive, and whether the system is ready for work. Open to everybody."""
 
 from __future__ import annotations
 
-from flask import Response, current_app, jsonify
+from flask import Response, jsonify
 from flask_openapi import APIBlueprint, Tag
 
-from workers.services import JobAccess
+from app import documents
+from app.problems import Problem
+from app.process import this_process
+from app.specification import answer, problem, problems
 
 blueprint = APIBlueprint("health", __name__, abp_tags=[Tag(name="health")])
 
 
-@blueprint.get("/healthz", summary="The process answers")
+@blueprint.get(
+    "/healthz",
+    summary="The process answers",
+    operation_id="getHealth",
+    responses={200: answer(documents.Alive, "The process answers.")},
+)
 def healthz() -> Response:
     """Answer as long as the process can."""
-    return jsonify(status="ok")
+    return jsonify(documents.Alive(status="ok").to_json())
 
 
-@blueprint.get("/readyz", summary="Redis, MongoDB and the workers answer")
+@blueprint.get(
+    "/readyz",
+    summary="Redis, MongoDB and the workers answer",
+    operation_id="getReadiness",
+    responses={
+        200: answer(documents.Ready, "Everything that a job needs answers."),
+        503: problem(503, code="NOT_READY", meaning="Something does not answer; `checks` names it."),
+        **problems(500),
+    },
+)
 def readyz() -> Response:
-    """Look at everything a job needs; 503 names what is missing."""
-    access: JobAccess = current_app.extensions["converge"]
-    checks = access.readiness()
-    is_ready = all(state == "ok" for state in checks.values())
-    response = jsonify(status="ok" if is_ready else "not ready", checks=checks)
-    response.status_code = 200 if is_ready else 503
-    return response
+    """Look at everything a job needs; `checks` of the 503 names what is missing.
+
+    One request looks at a time; the others get what it saw, which may be a few seconds old.
+    """
+    checks = this_process().readiness.latest()
+    if checks is None:
+        return Problem(status=503, code="NOT_READY", detail="the first look is not done yet").to_response()
+    missing = [part for part, state in checks.items() if state != "ok"]
+    if missing:
+        detail = f"not ready: {', '.join(missing)}"
+        return Problem(status=503, code="NOT_READY", detail=detail, checks=checks).to_response()
+    return jsonify(documents.Ready(status="ok", checks=checks).to_json())
