@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.metadata
 import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,13 @@ from tests.conftest import PLAIN_SETTINGS
 from workers.celery_app import TASK_MODULES, app
 from workers.services import JOB_KINDS
 from workers.settings import Settings
+
+NOT_IMPORTED = {
+    "gunicorn": "a program that is started",
+    "psycopg": "comes with the funding counters",
+    "sqlalchemy": "comes with the funding counters",
+}
+READ_BY_SETTINGS_ALONE = {"auth_disabled_in_prod_accepted": "it only lets AUTH_DISABLED pass in prod"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +96,60 @@ def test_every_kind_is_named_in_the_architecture_notes(checkout: Path) -> None:
     for kind in JOB_KINDS.values():
         assert f"`{kind.name}`" in text
         assert f"`{kind.lease}`" in text
+
+
+def python_files(checkout: Path) -> Iterator[Path]:
+    for folder in ("app", "workers"):
+        yield from sorted((checkout / folder).rglob("*.py"))
+    yield checkout / "celeryconfig.py"
+
+
+def imported_packages(checkout: Path) -> set[str]:
+    found: set[str] = set()
+    for path in python_files(checkout):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_every_runtime_dependency_is_imported_or_has_a_reason(checkout: Path) -> None:
+    declared = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "dependencies"
+    ]
+    names = {re.split(r"[\[<>=~! ;]", each)[0].lower() for each in declared}
+    used = {
+        re.sub(r"[._]", "-", distribution).lower()
+        for package in imported_packages(checkout)
+        for distribution in importlib.metadata.packages_distributions().get(package, ())
+    }
+    assert names - used == NOT_IMPORTED.keys()
+
+
+def test_every_relative_link_of_the_documents_leads_to_a_file(checkout: Path) -> None:
+    pages = [checkout / "README.md", checkout / "CHANGELOG.md", *sorted((checkout / "docs").rglob("*.md"))]
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not re.match(r"[a-z]+:", target)
+    ]
+    assert links
+    assert [(page.name, target) for page, target in links if not (page.parent / target).exists()] == []
+
+
+def read_attributes(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_every_setting_is_read_by_something_outside_the_settings(checkout: Path) -> None:
+    settings_file = checkout / "workers" / "settings.py"
+    read = set().union(*(read_attributes(path) for path in python_files(checkout) if path != settings_file))
+    for node in ast.walk(ast.parse(settings_file.read_text(encoding="utf-8"))):
+        # What a property of the settings reads is read by those who read the property.
+        if isinstance(node, ast.FunctionDef) and node.name in read:
+            read |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    assert Settings.model_fields.keys() - read == READ_BY_SETTINGS_ALONE.keys()
