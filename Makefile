@@ -38,7 +38,7 @@ up: $(READY)
 	@$(RUN) -m workers.cli up
 
 test: $(READY)
-	$(RUN) -m pytest -n $(TEST_PROCESSES)
+	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 check: $(READY)
 	$(RUN) -m ruff format --check .
