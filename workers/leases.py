@@ -10,6 +10,7 @@ After a loss of Redis data two holders are possible; writers therefore also comp
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
@@ -22,6 +23,8 @@ from redis.exceptions import RedisError
 
 from workers.clock import Clock
 from workers.errors import Busy, LeaseLost, LockUnavailable
+
+log = logging.getLogger(__name__)
 
 KEY_PREFIX = "converge:lease:"
 STORE_AWAY = (RedisError, OSError)
@@ -179,7 +182,8 @@ class LeaseStore:
         asked_at = self._clock.monotonic()
         try:
             still_ours = bool(self._renew(keys=[KEY_PREFIX + lease.name], args=[lease.owner, lease.ttl_ms]))
-        except STORE_AWAY:
+        except Exception as exc:  # noqa: BLE001 - were this thread to die, every lease here would run out
+            log.warning("a lease could not be renewed", extra={"lease": lease.name, "error": repr(exc)})
             still_ours = self._clock.monotonic() < lease.valid_until
         else:
             lease.valid_until = asked_at + lease.ttl_ms / 1000
