@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,24 +156,23 @@ class LeaseStore:
             self._held.add(lease)
             if self._renewer is None or not self._renewer.is_alive():
                 self._renewer = threading.Thread(
-                    target=self._renew_forever, name="lease-renewer", daemon=True
+                    target=_renew_while_there_is, args=[weakref.ref(self)], name="lease-renewer", daemon=True
                 )
                 self._renewer.start()
         if is_most_urgent:
             self._changed.set()
 
-    def _renew_forever(self) -> None:
-        while True:
-            self._changed.clear()
-            with self._guard:
-                held = list(self._held)
-            for lease in held:
-                if self._clock.monotonic() >= lease.renew_at:
-                    self.renew(lease)
-            now = self._clock.monotonic()
-            self._clock.wait(
-                self._changed, min((max(lease.renew_at - now, POLL_S) for lease in held), default=IDLE_S)
-            )
+    def renew_what_is_due(self) -> tuple[Clock, threading.Event, float]:
+        """Renew what is due; return what to wait on until the next turn, and how many seconds."""
+        self._changed.clear()
+        with self._guard:
+            held = list(self._held)
+        for lease in held:
+            if self._clock.monotonic() >= lease.renew_at:
+                self.renew(lease)
+        now = self._clock.monotonic()
+        wait_s = min((max(lease.renew_at - now, POLL_S) for lease in held), default=IDLE_S)
+        return self._clock, self._changed, wait_s
 
     def renew(self, lease: Lease) -> None:
         """Prolong the lease, or mark it lost when it is not ours any more.
@@ -191,3 +191,14 @@ class LeaseStore:
             lease.lost.set()
             with self._guard:
                 self._held.discard(lease)
+
+
+def _renew_while_there_is(reference: weakref.ref[LeaseStore]) -> None:
+    """The renewal thread. It ends with its store, so that nobody renews for a store that is gone."""
+    while True:
+        store = reference()
+        if store is None:
+            return
+        clock, changed, wait_s = store.renew_what_is_due()
+        del store
+        clock.wait(changed, wait_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import threading
 import time
@@ -184,3 +185,13 @@ def test_an_outage_shorter_than_the_time_to_live_is_survived(
     assert redis.connection_pool.get_connection == real
     wait_until(lambda: int(redis.pttl(f"{KEY_PREFIX}a")) > 700, "it is renewed again")
     assert lease.is_held
+
+
+def test_the_renewal_ends_with_its_store(redis: Redis) -> None:
+    store = LeaseStore(redis, Clock())
+    store.acquire("a", ttl_ms=300)
+    [renewer] = [each for each in threading.enumerate() if each is store._renewer]
+    del store
+    gc.collect()
+    wait_until(lambda: not renewer.is_alive(), "the thread ends")
+    wait_until(lambda: not redis.exists(f"{KEY_PREFIX}a"), "the lease runs out")
