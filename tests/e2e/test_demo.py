@@ -12,6 +12,7 @@ from pathlib import Path
 
 import requests
 
+from devstack.postgres import PostgresServer
 from tests.waiting import wait_until
 
 DEMO_TIMEOUT_S = 240
@@ -97,5 +98,7 @@ def test_the_stack_stays_up_until_it_is_told_to_stop(checkout: Path, tmp_path: P
     finally:
         up.send_signal(signal.SIGINT)
         status = up.wait(UP_TIMEOUT_S)
+        # Kept data of a server that root has to run as somebody else may lie outside of the folder.
+        PostgresServer(root / ".devstack" / "up" / "postgres").remove_data()
     assert status == 0, log_file.read_text()
     assert living(mark) == []

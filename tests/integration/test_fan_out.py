@@ -166,7 +166,8 @@ def test_a_stop_ends_the_handing_out_and_what_is_in_work_is_finished(place: Work
 
     result = place.run(targets(400), place.work(member))
     assert result.stopped_by == how
-    assert 6 <= len(result.outcomes) < 200
+    assert "t005" in result.outcomes
+    assert len(result.outcomes) < 200
     assert len(result.outcomes) + len(result.not_started) == 400
     assert result.lost == []
 
