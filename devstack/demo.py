@@ -14,12 +14,12 @@ from typing import Any
 import requests
 from pymongo import MongoClient
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from devstack.processes import StartFailed, poll
 from devstack.sandbox.client import Calls, SandboxClient
 from devstack.stack import PARTS, Stack
+from workers.progress_bar import progress_bar
 
 DEMO_PARTS = tuple(part for part in PARTS if part != "flower")
 RECONCILE_BODY = {
@@ -102,7 +102,7 @@ class _Demo:
         posted.raise_for_status()
         job = posted.json()
         location = self._stack.api_url + posted.headers["Location"]
-        with _progress_bar(self._err) as progress:
+        with progress_bar(self._err) as progress:
             bar = progress.add_task(name, total=None)
 
             def has_ended() -> bool:
@@ -178,13 +178,3 @@ class _Demo:
             "calls": {"tracker": calls.matching("/tracker/"), "outside": outside},
             "agree": all(checks.values()),
         }
-
-
-def _progress_bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )

@@ -16,13 +16,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from workers.errors import ConvergeError
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
 from workers.mongo import connect
+from workers.progress_bar import progress_bar
 from workers.services import JobAccess, open_job_access
 from workers.settings import Settings, SettingsError, read_settings
 from workers.social_graph.indexes import migrate as migrate_indexes
@@ -207,17 +207,6 @@ def _run_job(settings: Settings, submit: Callable[[JobAccess], Job], *, as_json:
         _end(str(exc), FAILED)
     _show(job, as_json=as_json)
     raise typer.Exit(0 if job.state in (JobState.SUCCEEDED, JobState.CANCELLED) else FAILED)
-
-
-def progress_bar(console: Console) -> Progress:
-    """The bar that every command shows while it waits."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
 
 
 def _show(job: Job, *, as_json: bool) -> None:
