@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,7 @@ from typing import Any
 
 from bson import ObjectId
 from pymongo import MongoClient
+from pymongo.errors import ClientBulkWriteException
 from pymongo.monitoring import (
     CommandFailedEvent,
     CommandListener,
@@ -86,6 +87,38 @@ class KillAtWrite(CommandListener):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What the caller of a command with several writes asks its result."""
+
+    matched_count: int
+    upserted_count: int
+
+
+def split_commands(client: MongoClient[dict[str, Any]]) -> None:
+    """Let each write of a command be a command of its own, so that a child can die between any two.
+
+    This is what a store that dies in the middle of a command leaves.
+    """
+    whole = client.bulk_write
+
+    def one_by_one(writes: Sequence[Any], *, ordered: bool) -> Counts:
+        results = []
+        for place, write in enumerate(writes):
+            try:
+                results.append(whole([write], ordered=ordered))
+            except ClientBulkWriteException as exc:
+                for error in exc.details["writeErrors"]:
+                    error["idx"] = place
+                raise
+        return Counts(
+            matched_count=sum(each.matched_count for each in results),
+            upserted_count=sum(each.upserted_count for each in results),
+        )
+
+    client.bulk_write = one_by_one  # type: ignore[method-assign,assignment]
+
+
 @dataclass
 class Desk:
     """What records and retries, over one database."""
@@ -137,6 +170,7 @@ def _act(site: Site, address: str, what: str, number: int, when: When) -> None:
     client: MongoClient[dict[str, Any]] = MongoClient(
         site.mongo_url, tz_aware=True, event_listeners=[KillAtWrite(number, when)]
     )
+    split_commands(client)
     with Redis.from_url(site.redis_url) as redis:
         desk = Desk(client[site.database], redis, site.outside)
         if what == "record":

@@ -13,6 +13,7 @@ from tests.integration.social_graph_server import WORKERS, graph_database, run_t
 from workers.mongo import MongoDatabase
 from workers.social_graph.metric_series import MetricPoint, MetricSeriesRepository, PointAppend
 from workers.social_graph.vocabulary import ObjectKind, Platform
+from workers.social_graph.write_batch import write_in_order
 
 __all__ = ["graph_database"]
 
@@ -93,15 +94,17 @@ def test_the_unique_index_refuses_a_second_row_and_without_it_there_would_be_two
     assert rows.count_documents({}) == 2
 
 
-def test_points_of_several_objects_are_added_at_once(series: MetricSeriesRepository) -> None:
+def test_points_of_a_known_and_a_new_object_are_added_at_once(
+    series: MetricSeriesRepository, graph_database: MongoDatabase
+) -> None:
     append(series, 1)
     other = ObjectId()
-    series.append_points(
-        [
-            PointAppend(object=kind, object_id=object_id, platform=Platform.YOUTUBE, point=point(1))
-            for kind, object_id in ((ObjectKind.CONTENTS, OBJECT), (ObjectKind.ACCOUNTS, other))
-        ]
-    )
+    appends = [
+        PointAppend(object=kind, object_id=object_id, platform=Platform.YOUTUBE, point=point(1))
+        for kind, object_id in ((ObjectKind.CONTENTS, OBJECT), (ObjectKind.ACCOUNTS, other))
+    ]
+    writes = series.writes_of(appends, new_ids=frozenset({other}))
+    assert write_in_order(graph_database, writes).is_complete
     assert minutes_of(series) == [1]
     assert series.find_latest_point(ObjectKind.ACCOUNTS, other) == point(1)
     assert series.find_latest_point(ObjectKind.VENUES, other) is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from bson import ObjectId
@@ -16,18 +18,26 @@ from workers.mongo import MongoDatabase, connect
 from workers.settings import Settings
 from workers.social_graph.account import Account, AccountRepository
 from workers.social_graph.content import Content, ContentRepository, ContentText
-from workers.social_graph.object_repository import RowWrite
-from workers.social_graph.row_resolution import WantedRow, resolve_rows
+from workers.social_graph.row_resolution import (
+    PlannedWrite,
+    Refusals,
+    RowPlace,
+    WantedRow,
+    resolve_rows,
+    settle,
+)
 from workers.social_graph.source_url import SourceURL
 from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.venue import Venue, VenueRepository
 from workers.social_graph.vocabulary import (
     ContentSubtype,
     FetchStatus,
+    ObjectKind,
     ParentRelation,
     Platform,
     VenueSubtype,
 )
+from workers.social_graph.write_batch import write_in_order
 
 __all__ = ["graph_database"]
 
@@ -225,13 +235,29 @@ def test_a_save_without_a_change_sends_nothing(contents: ContentRepository) -> N
     assert contents.find_by_id(row.id) is None
 
 
-def test_a_batch_stops_at_the_first_refused_row(contents: ContentRepository) -> None:
+def test_a_batch_stops_at_the_first_refused_row(
+    contents: ContentRepository, graph_database: MongoDatabase
+) -> None:
     contents.create(content())
     urls = ["https://x.com/i/status/2", "https://x.com/i/status/1", "https://x.com/i/status/3"]
-    batch = [RowWrite(row=content(url, None)) for url in urls]
-    outcome = contents.write_batch(batch)
-    assert (outcome.inserted, outcome.duplicate_at, outcome.is_complete) == (1, 1, False)
+    result = write_in_order(graph_database, [contents.insertion(content(url, None)) for url in urls])
+    assert (result.refused_at, result.is_complete) == (1, False)
+    assert contents.find_by_source_url("https://x.com/i/status/2") is not None
     assert contents.find_by_source_url("https://x.com/i/status/3") is None
+
+
+def test_a_batch_counts_the_changes_that_somebody_else_was_faster_with(
+    contents: ContentRepository, graph_database: MongoDatabase
+) -> None:
+    row = content()
+    contents.create(row)
+    ours, theirs = (row.add_source_url(f"https://t.co/{name}", FetchStatus.OK, AT) for name in "ab")
+    assert contents.save(theirs, since=row)
+    result = write_in_order(graph_database, [contents.change(ours, since=row)])
+    assert (result.missed, result.is_complete) == (1, False)
+    stored = contents.find_by_id(row.id)
+    assert stored is not None
+    assert [entry.url for entry in stored.source_urls][1:] == ["https://t.co/b"]
 
 
 def test_a_value_that_no_document_holds_is_the_callers_fault(
@@ -257,6 +283,35 @@ def test_a_store_that_does_not_answer_is_a_retryable_error() -> None:
     database.client.close()
 
 
+Resolve: TypeAlias = Callable[[ContentRepository, WantedRow[Content]], Content]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One wanted row and what makes it so."""
+
+    row: Content
+    writes: tuple[PlannedWrite, ...]
+
+
+@pytest.fixture
+def resolve(graph_database: MongoDatabase) -> Resolve:
+    """Brings one row into the store, as the writer of graphs does with several."""
+
+    def resolved(repository: ContentRepository, want: WantedRow[Content]) -> Content:
+        def plan(refusals: Refusals) -> Batch:
+            found = resolve_rows(repository, [want], refusals)
+            writes = (
+                PlannedWrite(write=write, place=RowPlace(ObjectKind.CONTENTS, position))
+                for position, write in found.writes.items()
+            )
+            return Batch(found.rows[0], tuple(writes))
+
+        return settle(graph_database, plan, lambda: None).row
+
+    return resolved
+
+
 def wanted(repository: ContentRepository, number: int) -> WantedRow[Content]:
     """The same content as seen by one of several workers; each also saw it under a URL of its own."""
     url = "https://x.com/i/status/1"
@@ -278,32 +333,32 @@ def add_all(row: Content, urls: tuple[str, ...]) -> Content:
     return row
 
 
-def resolve_together(repository: ContentRepository) -> list[ObjectId]:
+def resolve_together(resolve: Resolve, repository: ContentRepository) -> list[ObjectId]:
     def work(number: int) -> ObjectId:
-        return resolve_rows(repository, [wanted(repository, number)], lambda: None).rows[0].id
+        return resolve(repository, wanted(repository, number)).id
 
     return run_together(work)
 
 
 def test_eight_workers_that_meet_over_one_new_url_store_one_row(
-    contents: ContentRepository, graph_database: MongoDatabase
+    resolve: Resolve, contents: ContentRepository, graph_database: MongoDatabase
 ) -> None:
-    ids = resolve_together(contents)
+    ids = resolve_together(resolve, contents)
     assert len(ids) == WORKERS
     assert len(set(ids)) == 1
     assert graph_database["contents"].count_documents({}) == 1
 
 
 def test_without_the_unique_indexes_they_store_several(
-    contents: ContentRepository, graph_database: MongoDatabase
+    resolve: Resolve, contents: ContentRepository, graph_database: MongoDatabase
 ) -> None:
     graph_database["contents"].drop_indexes()
-    assert len(set(resolve_together(contents))) > 1
+    assert len(set(resolve_together(resolve, contents))) > 1
     assert graph_database["contents"].count_documents({}) > 1
 
 
 def test_eight_workers_with_a_url_each_for_one_key_add_all_their_urls_to_one_row(
-    contents: ContentRepository, graph_database: MongoDatabase
+    resolve: Resolve, contents: ContentRepository, graph_database: MongoDatabase
 ) -> None:
     def work(number: int) -> ObjectId:
         url = f"https://x.com/user{number}/status/1"
@@ -313,14 +368,16 @@ def test_eight_workers_with_a_url_each_for_one_key_add_all_their_urls_to_one_row
             observe=add_all,
             find_by_key=lambda: contents.find_by_platform_key(Platform.X, ContentSubtype.TWEET, "1"),
         )
-        return resolve_rows(contents, [want], lambda: None).rows[0].id
+        return resolve(contents, want).id
 
     assert len(set(run_together(work))) == 1
     (row,) = graph_database["contents"].find()
     assert len(row["source_urls"]) == WORKERS
 
 
-def test_a_new_form_of_key_leads_to_the_old_row_by_its_url(contents: ContentRepository) -> None:
+def test_a_new_form_of_key_leads_to_the_old_row_by_its_url(
+    resolve: Resolve, contents: ContentRepository
+) -> None:
     old = content(key="shortcode")
     contents.create(old)
     want = WantedRow(
@@ -329,12 +386,11 @@ def test_a_new_form_of_key_leads_to_the_old_row_by_its_url(contents: ContentRepo
         observe=lambda stored, _: stored,
         find_by_key=lambda: None,
     )
-    resolved = resolve_rows(contents, [want], lambda: None)
-    assert (resolved.rows[0].id, resolved.rows[0].platform_key) == (old.id, "shortcode")
-    assert not resolved.inserted
+    resolved = resolve(contents, want)
+    assert (resolved.id, resolved.platform_key) == (old.id, "shortcode")
 
 
-def test_a_url_of_another_row_is_not_taken_from_it(contents: ContentRepository) -> None:
+def test_a_url_of_another_row_is_not_taken_from_it(resolve: Resolve, contents: ContentRepository) -> None:
     first, second = content(), content("https://x.com/i/status/2", "2")
     contents.create(first)
     contents.create(second)
@@ -344,13 +400,15 @@ def test_a_url_of_another_row_is_not_taken_from_it(contents: ContentRepository) 
         observe=add_all,
         find_by_key=lambda: None,
     )
-    assert resolve_rows(contents, [want], lambda: None).rows[0].id == first.id
+    assert resolve(contents, want).id == first.id
     found = contents.find_by_source_url("https://x.com/i/status/2")
     assert found is not None
     assert found.id == second.id
 
 
-def test_rows_that_others_keep_changing_are_given_up_for_this_time(contents: ContentRepository) -> None:
+def test_rows_that_others_keep_changing_are_given_up_for_this_time(
+    resolve: Resolve, contents: ContentRepository
+) -> None:
     contents.create(content())
     counter = iter(range(100))
 
@@ -366,4 +424,4 @@ def test_rows_that_others_keep_changing_are_given_up_for_this_time(contents: Con
         find_by_key=lambda: None,
     )
     with pytest.raises(RetryableError):
-        resolve_rows(contents, [want], lambda: None)
+        resolve(contents, want)

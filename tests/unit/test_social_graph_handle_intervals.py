@@ -132,3 +132,66 @@ def test_one_handle_seen_in_any_order_is_one_period(days: list[int]) -> None:
 def test_the_last_sighting_in_order_of_time_is_the_current_handle(sightings: list[tuple[str, int]]) -> None:
     in_order = sorted(sightings, key=lambda sighting: sighting[1])
     assert seen(*in_order)[-1].value == in_order[-1][0]
+
+
+sightings_at_different_times = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 30)), max_size=10, unique_by=lambda each: each[1]
+)
+
+
+@st.composite
+def held_one_after_the_other(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Sightings in order of time, where no handle is taken back, and the same in any other order."""
+    days = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=9)))
+    changes = draw(st.lists(st.booleans(), min_size=len(days), max_size=len(days)))
+    handles = [f"h{sum(changes[: index + 1])}" for index in range(len(days))]
+    in_order = list(zip(handles, days, strict=True))
+    return in_order, draw(st.permutations(in_order))
+
+
+@given(held_one_after_the_other())
+def test_the_order_of_sightings_does_not_matter_while_no_handle_is_taken_back(
+    sightings: tuple[list[tuple[str, int]], list[tuple[str, int]]],
+) -> None:
+    in_order, shuffled = sightings
+    expected = [
+        (handle, min(of_it), max(of_it))
+        for handle in dict.fromkeys(name for name, _ in in_order)
+        for of_it in [[number for name, number in in_order if name == handle]]
+    ]
+    assert periods(seen(*shuffled)) == expected
+
+
+@given(sightings_at_different_times)
+def test_a_history_read_backwards_has_the_same_periods(sightings: list[tuple[str, int]]) -> None:
+    in_order = sorted(sightings, key=lambda each: each[1])
+    assert seen(*reversed(in_order)) == seen(*in_order)
+
+
+@given(sightings_at_different_times)
+def test_a_history_read_in_order_has_each_handle_exactly_when_it_was_seen(
+    sightings: list[tuple[str, int]],
+) -> None:
+    in_order = sorted(sightings, key=lambda each: each[1])
+    intervals = seen(*in_order)
+    for handle, number in in_order:
+        assert had_handle_at(intervals, handle, day(number))
+    for (_, before), (_, after) in pairwise(in_order):
+        handles = {name for name, number in in_order if number in (before, after)}
+        if len(handles) > 1 and after - before > 1:
+            assert not any(had_handle_at(intervals, each, day(before + 1)) for each in "abc")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), max_size=12), st.integers(-1, 21))
+def test_an_instant_has_one_holder_at_most_and_the_newer_period_wins_it(
+    sightings: list[tuple[str, int]], number: int
+) -> None:
+    intervals = seen(*sightings)
+    holders = [handle for handle in "abc" if had_handle_at(intervals, handle, day(number))]
+    covering = [each for each in intervals if each.covers(day(number))]
+    assert holders == [each.value for each in covering[-1:]]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20)), min_size=1, max_size=12))
+def test_the_same_sighting_twice_is_as_good_as_once(sightings: list[tuple[str, int]]) -> None:
+    assert seen(*sightings, sightings[-1]) == seen(*sightings)

@@ -20,7 +20,7 @@ def test_a_mistyped_name_is_dropped_and_reported() -> None:
     assert picked.dropped == ("playCont",)
 
 
-@pytest.mark.parametrize("value", [None, "12", True, float("nan"), float("inf"), 2**64, []])
+@pytest.mark.parametrize("value", [None, "12", True, float("nan"), float("inf"), 2**64, -(10**400), []])
 def test_what_is_no_number_is_dropped(value: object) -> None:
     picked = pick_known_metrics(Platform.TIKTOK, ObjectKind.CONTENTS, {"playCount": value})
     assert (picked.metrics, picked.dropped) == ({}, ("playCount",))
@@ -35,6 +35,11 @@ def test_a_name_counts_for_its_own_platform_and_kind_only() -> None:
     assert pick_known_metrics(Platform.INSTAGRAM, ObjectKind.ACCOUNTS, metrics).metrics == metrics
     assert not pick_known_metrics(Platform.INSTAGRAM, ObjectKind.CONTENTS, metrics).metrics
     assert not pick_known_metrics(Platform.WEB, ObjectKind.CONTENTS, metrics).metrics
+
+
+def test_the_largest_number_that_a_document_holds_is_kept() -> None:
+    metrics = {"viewCount": 2**63 - 1}
+    assert pick_known_metrics(Platform.YOUTUBE, ObjectKind.CONTENTS, metrics).metrics == metrics
 
 
 def test_every_platform_that_measures_has_its_names() -> None:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 import pytest
 from bson import ObjectId, decode, encode
@@ -181,13 +182,45 @@ def test_stored_names_are_snake_case_and_ids_are_ours(build: Callable[[], Storab
         assert re.fullmatch(r"_?[a-z]+(_[a-z]+)*", name), name
 
 
+def fields_of(document: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Names and values at any depth; not those that keep the platform's own names."""
+    for name, value in document.items():
+        yield name, value
+        if name not in ("data", "metrics", "metrics_latest"):
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, dict):
+                    yield from fields_of(part)
+
+
 def test_a_name_ending_in_id_holds_an_id_of_ours_and_one_ending_in_key_a_text() -> None:
+    names = set()
     for build in FULL:
-        for name, value in build().to_document().items():
-            if name.endswith("_id"):
-                assert isinstance(value, ObjectId), name
+        for name, value in fields_of(build().to_document()):
+            names.add(name)
+            assert isinstance(value, ObjectId) == name.endswith("_id"), name
             if name.endswith("_key"):
                 assert isinstance(value, str), name
+    assert {"_id", "account_id", "object_id", "creator_id", "venue_id", "parent_content_id"} <= names
+    assert [name for name in names if name.endswith("_key")] == ["platform_key"]
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (Platform, "x tt ig yt rd gh tg web"),
+        (ObjectKind, "contents accounts venues"),
+        (
+            ContentSubtype,
+            "tweet video photo post reel tv story repo gist search intent shortlink unknown site",
+        ),
+        (VenueSubtype, "community subreddit channel portal shell guard_group"),
+        (ParentRelation, "quote retweet fork"),
+        (FetchStatus, "ok not_found blocked invalid exhausted error unsupported skipped_paid"),
+        (LinkStatus, "ok deleted unavailable unresolved"),
+    ],
+)
+def test_the_words_of_a_closed_set_are_the_written_ones(words: type[StrEnum], written: str) -> None:
+    assert [word.value for word in words] == written.split()
 
 
 def test_a_new_content_has_empty_lists_and_no_nulls() -> None:
@@ -208,9 +241,69 @@ def test_a_new_content_has_empty_lists_and_no_nulls() -> None:
     assert "platform_key" not in document
 
 
-def test_a_row_without_a_source_url_is_refused() -> None:
+def test_a_new_account_and_a_new_venue_have_empty_lists_and_no_nulls() -> None:
+    account = Account.of(platform=Platform.X, source_urls=[url("https://x.com/a")], observed_at=AT)
+    document = account.to_document()
+    assert {name: value for name, value in document.items() if name not in ("_id", "source_urls")} == {
+        "platform": "x",
+        "handles": [],
+        "links": [],
+        "declared_handles": [],
+        "known_wallets": [],
+        "metrics": {},
+        "moderation": {},
+        "observed_at": AT,
+        "data": {},
+    }
+    assert None not in Venue.of(**VENUE).to_document().values()
+
+
+def test_a_token_of_which_only_the_address_is_known_has_no_copy_of_anything() -> None:
+    document = Token.of(address="a", created_at=AT).to_document()
+    assert document.pop("_id")
+    assert document == {"address": "a", "fingerprints": [], "social_urls": [], "created_at": AT}
+
+
+def test_a_new_url_of_a_token_was_never_tried_unless_it_says_when() -> None:
+    fresh = TokenSocialURL(url="https://a.org/", status=FetchStatus.UNSUPPORTED)
+    assert fresh.to_document() == {
+        "url": "https://a.org/",
+        "status": "unsupported",
+        "attempted_at": None,
+        "attempts": 0,
+        "reason": None,
+    }
+    tried = TokenSocialURL(url="https://a.org/", status=FetchStatus.ERROR, attempted_at=AT, attempts=1)
+    assert tried.to_document()["attempted_at"] == AT
+
+
+def test_a_link_to_an_account_stores_no_subtype() -> None:
+    document = link(object=ObjectKind.ACCOUNTS, subtype=None, platform=Platform.X).to_document()
+    assert "subtype" not in document
+    assert (document["lineage"], document["link_depth"]) == ([document["object_id"]], 0)
+
+
+def test_both_kinds_of_wallet_in_a_bio_are_known_beside_those_that_were_named() -> None:
+    evm, solana = "0x" + "Ab" * 20, "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
+    account = Account.of(
+        platform=Platform.X,
+        source_urls=[url("https://x.com/a")],
+        observed_at=AT,
+        bio=f"BNB: {evm} or {solana}",
+        known_wallets=["0x" + "CD" * 20, evm],
+    )
+    assert account.known_wallets == ("0x" + "cd" * 20, evm.lower(), solana)
+
+
+ROWS: tuple[Callable[..., object], ...] = (Content.of, Account.of, Venue.of)
+SUBTYPES = {Content.of: ContentSubtype.TWEET, Venue.of: VenueSubtype.CHANNEL}
+
+
+@pytest.mark.parametrize("of", ROWS)
+def test_a_row_without_a_source_url_is_refused(of: Callable[..., object]) -> None:
+    subtype = {"subtype": SUBTYPES[of]} if of in SUBTYPES else {}
     with pytest.raises(InvalidInput) as caught:
-        Content.of(platform=Platform.X, subtype=ContentSubtype.TWEET, source_urls=[], observed_at=AT)
+        of(platform=Platform.X, source_urls=[], observed_at=AT, **subtype)
     assert caught.value.field == "source_urls"
 
 
@@ -219,6 +312,54 @@ def test_a_row_without_a_source_url_is_refused() -> None:
     [
         ("platform", lambda: Venue.of(**{**VENUE, "platform": "myspace"})),
         ("subtype", lambda: Venue.of(**{**VENUE, "subtype": "club"})),
+        ("platform", lambda: Account.of(**{**ACCOUNT, "platform": "X"})),
+        ("platform", lambda: Content.of(**{**CONTENT, "platform": None})),
+        ("subtype", lambda: Content.of(**{**CONTENT, "subtype": "tweets"})),
+        ("platform_key", lambda: Content.of(**CONTENT, platform_key=732822797798539264)),
+        ("platform_key", lambda: Account.of(**ACCOUNT, platform_key=7.0)),
+        ("parent_relation", lambda: Content.of(**CONTENT, parent_relation=ParentRelation.QUOTE)),
+        ("declared_handles.platform", lambda: DeclaredHandle.of("myspace", "a")),
+        ("declared_handles.value", lambda: DeclaredHandle.of(Platform.X, " \x00")),
+        ("mentions.platform_key", lambda: Mention.of(None, "bob")),
+        ("mentions.platform_key", lambda: Mention.of(9, "bob")),
+        ("object", lambda: MetricSeries.of("tokens", ObjectId(), Platform.X)),
+        ("platform", lambda: MetricSeries.of(ObjectKind.CONTENTS, ObjectId(), "myspace")),
+        ("published_at", lambda: Content.of(**CONTENT, published_at=NAIVE)),
+        ("account_created_at", lambda: Account.of(**ACCOUNT, account_created_at=NAIVE)),
+        (
+            "author.account_created_at",
+            lambda: AuthorSnapshot.of(ObjectId(), handle="a", account_created_at=NAIVE),
+        ),
+        ("observed_at", lambda: full_content().update_metrics_latest({"favorite_count": 1}, NAIVE)),
+        ("observed_at", lambda: full_content().mark_observed(NAIVE)),
+        ("source_urls.observed_at", lambda: full_venue().add_source_url("https://b.org/", "ok", NAIVE)),
+        ("source_urls.status", lambda: full_venue().add_source_url("https://b.org/", "fine", AT)),
+        (
+            "link_stats.input_cutoff",
+            lambda: full_content().update_link_stats(1, AT, NAIVE, computed_at=AT),
+        ),
+        (
+            "link_stats.first_linked_at",
+            lambda: full_content().update_link_stats(1, NAIVE, AT, computed_at=AT),
+        ),
+        ("observed_at", lambda: full_account().add_handle_observation("b", NAIVE)),
+        ("at", lambda: full_account().had_handle_at("a", NAIVE)),
+        ("first_transfer_at", lambda: Token.of(address="a", created_at=AT, first_transfer_at=NAIVE)),
+        ("social_urls.url", lambda: token_with(url="")),
+        ("social_urls.status", lambda: token_with(status="fine")),
+        ("social_urls.attempted_at", lambda: token_with(attempted_at=NAIVE)),
+        ("social_urls.attempts", lambda: token_with(attempts=-1)),
+        ("web.scan_time", lambda: TokenWeb(scan_time=NAIVE).to_document()),
+        ("address", lambda: Token.of(address=None, created_at=AT)),
+        ("fingerprints", lambda: Token.of(address="a", created_at=AT, fingerprints=["domain:"])),
+        ("fingerprints", lambda: Token.of(address="a", created_at=AT, fingerprints=[":a.org"])),
+        ("token_address", lambda: link(token_address="")),
+        ("entry_url", lambda: link(entry_url=None)),
+        ("status", lambda: link(status="not_found")),
+        ("platform", lambda: link(platform="myspace")),
+        ("created_at", lambda: link(created_at=NAIVE)),
+        ("observed_at", lambda: link(observed_at=NAIVE)),
+        ("first_transfer_at", lambda: link(first_transfer_at=NAIVE)),
         ("observed_at", lambda: Venue.of(**{**VENUE, "observed_at": NAIVE})),
         ("venue_created_at", lambda: Venue.of(**VENUE, venue_created_at=NAIVE)),
         ("source_urls.observed_at", lambda: SourceURL.of("https://a.org/", FetchStatus.OK, NAIVE)),
@@ -244,6 +385,17 @@ VENUE: dict[str, object] = {
     "source_urls": [url("https://t.me/a")],
     "observed_at": AT,
 }
+ACCOUNT: dict[str, object] = {
+    "platform": Platform.X,
+    "source_urls": [url("https://x.com/a")],
+    "observed_at": AT,
+}
+CONTENT: dict[str, object] = {**VENUE, "platform": Platform.X, "subtype": ContentSubtype.TWEET}
+
+
+def token_with(**changes: object) -> Token:
+    fields: dict[str, object] = {"url": "https://a.org/", "status": FetchStatus.ERROR, **changes}
+    return Token.of(address="a", created_at=AT, social_urls=[TokenSocialURL(**fields)])
 
 
 def link(**changes: object) -> TokenLink:
@@ -292,6 +444,11 @@ def test_older_metrics_are_ignored() -> None:
     assert content.update_metrics_latest({"favorite_count": 1}, AT) == content
 
 
+def test_metrics_that_nobody_wrote_down_do_not_count_as_an_observation() -> None:
+    content = full_content()
+    assert content.update_metrics_latest({"playCont": 9}, LATER) == content
+
+
 def test_link_stats_always_say_how_old_they_are() -> None:
     stats = full_content().update_link_stats(4, None, AT, computed_at=LATER).link_stats
     assert stats is not None
@@ -324,6 +481,20 @@ def test_the_lineage_is_the_object_first_and_at_most_one_more() -> None:
     assert build_lineage(own, [ObjectId(str(own)), first, second]) == (own, first)
     assert link(object_id=own, ancestor_ids=[first, second]).link_depth == 1
     assert link(object_id=own).is_direct
+
+
+@given(st.lists(st.integers(0, 4), max_size=6), st.integers(0, 4))
+def test_the_depth_of_a_link_is_one_less_than_its_lineage_and_survives_storing(
+    ancestors: list[int], own: int
+) -> None:
+    ids = [ObjectId(f"{number:024x}") for number in range(5)]
+    built = link(object_id=ids[own], ancestor_ids=[ids[number] for number in ancestors])
+    others = [number for number in ancestors if number != own]
+    assert built.lineage == (ids[own], *(ids[number] for number in others[:1]))
+    document = built.to_document()
+    assert document["link_depth"] == len(document["lineage"]) - 1 == (1 if others else 0)
+    assert TokenLink.from_document(document) == built
+    assert built.is_direct == (not others)
 
 
 @given(st.lists(st.integers(0, 4), max_size=6), st.integers(0, 4))

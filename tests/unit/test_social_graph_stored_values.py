@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from bson import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +15,8 @@ from workers.social_graph.account import Account
 from workers.social_graph.content import ContentText
 from workers.social_graph.source_url import SourceURL
 from workers.social_graph.stored_data import stored_data
-from workers.social_graph.stored_text import TEXT_MAX, cut_text, stored_key, stored_text
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_text import TEXT_MAX, cut_text, stored_key, stored_list, stored_text
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import FetchStatus, Platform
 
 AT = datetime(2026, 1, 15, tzinfo=UTC)
@@ -75,7 +76,24 @@ def test_half_of_a_surrogate_pair_is_removed() -> None:
     assert stored_text("a\ud83db") == "ab"
 
 
-@pytest.mark.parametrize("blank", [None, "", "  ", "\x00"])
+# `characters()` has every code point, also those of which no text for the outside can be made.
+@given(st.text(st.characters()), st.integers(1, 40))
+def test_stored_text_can_be_written_down_anywhere_and_stays_when_stored_again(text: str, limit: int) -> None:
+    stored = stored_text(text, limit)
+    if stored is None:
+        return
+    assert 0 < len(stored) <= limit
+    assert "\x00" not in stored
+    assert decode(encode({"text": stored})) == {"text": stored}
+    assert json.loads(json.dumps(stored, ensure_ascii=False).encode()) == stored
+    assert stored_text(stored, limit) == stored
+
+
+def test_texts_of_a_list_are_stored_once_in_order_and_without_blank_ones() -> None:
+    assert stored_list([" a ", "b\x00", "", "\ud800", "a", "b"]) == ("a", "b")
+
+
+@pytest.mark.parametrize("blank", [None, "", "  ", "\x00", "\u3000\t", "\udfff"])
 def test_a_blank_key_is_no_key(blank: str | None) -> None:
     assert stored_key(blank) is None
 
@@ -90,6 +108,30 @@ def test_a_time_without_a_zone_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput) as caught:
         stored_time(AT.replace(tzinfo=None), "published_at")
     assert caught.value.field == "published_at"
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "2026-03-01T00:00:00Z",
+        1772323200,
+        AT.date(),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+    ],
+)
+def test_what_is_no_time_in_utc_is_refused_by_name(moment: datetime) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        stored_time(moment, "published_at")
+    assert caught.value.field == "published_at"
+
+
+def test_a_time_that_must_be_there_is_refused_when_it_is_not() -> None:
+    assert stored_time(None, "observed_at") is None
+    assert required_time(AT, "observed_at") == AT
+    with pytest.raises(InvalidInput) as caught:
+        required_time(None, "observed_at")
+    assert caught.value.field == "observed_at"
 
 
 def test_a_time_is_stored_in_utc_and_whole_milliseconds() -> None:
@@ -116,3 +158,28 @@ def test_data_that_a_document_cannot_hold_is_brought_into_a_form_that_it_can() -
         "list": [{"deep": True}, None, 1.5],
         "moment": str(AT),
     }
+
+
+def test_data_of_any_depth_and_any_number_of_digits_is_brought_into_a_form_that_it_can() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    stored = stored_data({"deep": deep, "digits": 10**5000, "below": {"text": "x" * (TEXT_MAX + 1)}})
+    assert stored["digits"] is None
+    assert stored["below"] == {"text": "x" * TEXT_MAX}
+    assert decode(encode({"data": stored})) == {"data": stored}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
+    lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=4), parts, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(st.characters(), max_size=5), json_values, max_size=4))
+def test_whatever_a_platform_says_can_be_stored_and_stays_when_stored_again(data: dict[str, object]) -> None:
+    stored = stored_data(data)
+    assert decode(encode({"data": stored})) == {"data": stored}
+    assert stored_data(stored) == stored
+    assert not any(name.startswith("$") or "." in name or "\x00" in name for name in stored)

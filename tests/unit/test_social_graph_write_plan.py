@@ -159,7 +159,14 @@ def test_accounts_with_blank_keys_are_not_the_same() -> None:
 def test_a_content_that_is_its_own_parent_under_another_name_is_cyclic(again: ContentDraft) -> None:
     with pytest.raises(ContractViolation) as caught:
         plan(graph(quoting(1, content=content("1")), ObjectGroup(content=again)), ENTRY)
-    assert caught.value.rule == "cyclic"
+    assert (caught.value.rule, caught.value.entry_url, caught.value.field) == ("cyclic", ENTRY, "groups")
+    assert ENTRY in str(caught.value)
+
+
+def test_a_broken_graph_has_no_plan() -> None:
+    with pytest.raises(ContractViolation) as caught:
+        plan(graph(ObjectGroup(content=content("1")), ObjectGroup(content=content("2"))), ENTRY)
+    assert (caught.value.rule, caught.value.entry_url) == ("unreachable", ENTRY)
 
 
 def test_metrics_stay_with_their_object() -> None:

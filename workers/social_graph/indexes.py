@@ -1,34 +1,45 @@
 """The indexes of the social graph: the written list, its migration and its check.
 
 The order of the fields says what a query may use. Nothing is ever dropped or rebuilt here: an index that
-differs or that nobody wrote down is reported, and a person decides.
+differs, that nobody wrote down, or that stands in the way of a written one is reported, and a person decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import ASCENDING, DESCENDING
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.store_errors import translated
+from workers.social_graph.store_errors import DuplicateKey, translated
 
 # "Text that is not empty": every other kind of value, and a missing one, compares false. Unlike a test of
 # the type, a plain query for one key implies it; see docs/adr/0001-partial-filter-on-platform-keys.md.
 _WITH_KEY: Document = {"platform_key": {"$gt": ""}}
 
+# What the store says about every index, beside what `IndexSpec` names.
+_PLAIN_OPTIONS = frozenset({"v", "key", "name", "ns", "background", "unique", "partialFilterExpression"})
+# IndexOptionsConflict and IndexKeySpecsConflict: there is an index of that form or that name already.
+_CONFLICT_CODES = frozenset({85, 86})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexSpec:
-    """One index. `partial` is the filter of the rows that it holds; None for all rows."""
+    """One index. `partial` is the filter of the rows that it holds; None for all rows.
+
+    `options` is what no written index has: a time to live would delete rows, a collation or `sparse` would
+    change which rows are the same or found.
+    """
 
     collection: str
     name: str
-    keys: tuple[tuple[str, int], ...]
+    keys: tuple[tuple[str, int | str], ...]
     unique: bool = False
     partial: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, collection: str, name: str, stored: Mapping[str, Any]) -> IndexSpec:
@@ -37,22 +48,37 @@ class IndexSpec:
         return cls(
             collection=collection,
             name=name,
-            keys=tuple((str(field), int(direction)) for field, direction in stored["key"]),
+            keys=tuple((str(each), _direction(kind)) for each, kind in stored["key"]),
             unique=bool(stored.get("unique", False)),
-            partial=None if partial is None else {field: dict(test) for field, test in partial.items()},
+            partial=None if partial is None else _plain(partial),
+            options={
+                option: _plain(value)
+                for option, value in stored.items()
+                if option not in _PLAIN_OPTIONS and value is not False
+            },
         )
+
+
+def _direction(kind: Any) -> int | str:
+    """1 or -1, which a store may give as a float; `hashed`, `text` and the like stay words."""
+    return kind if isinstance(kind, str) else int(kind)
+
+
+def _plain(value: Any) -> Any:
+    """Without the driver's own kinds of mappings, whose order counts when they are compared."""
+    return {name: _plain(part) for name, part in value.items()} if isinstance(value, Mapping) else value
 
 
 def _spec(
     collection: str, name: str, *fields: str, unique: bool = False, partial: Document | None = None
 ) -> IndexSpec:
     """A field with a leading minus is descending."""
-    keys = tuple((field.lstrip("-"), DESCENDING if field.startswith("-") else ASCENDING) for field in fields)
+    keys = tuple((each.lstrip("-"), DESCENDING if each.startswith("-") else ASCENDING) for each in fields)
     return IndexSpec(collection=collection, name=name, keys=keys, unique=unique, partial=partial)
 
 
-def _where_there_is(field: str) -> Document:
-    return {field: {"$exists": True}}
+def _where_there_is(name: str) -> Document:
+    return {name: {"$exists": True}}
 
 
 INDEXES: tuple[IndexSpec, ...] = (
@@ -111,7 +137,10 @@ COLLECTIONS = tuple(dict.fromkeys(spec.collection for spec in INDEXES))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MigrationReport:
-    """Names of indexes: created now, found as written, missing, found different, and not on the list."""
+    """Names of indexes: created now, found as written, missing, found different, and not on the list.
+
+    Those not on the list are named together with their collection.
+    """
 
     created: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
@@ -128,46 +157,60 @@ class MigrationReport:
 def check(database: MongoDatabase) -> MigrationReport:
     """Compare the store with the list; changes nothing."""
     stored = _stored(database)
-    written = {spec.name: spec for spec in INDEXES}
+    written = {(spec.collection, spec.name): spec for spec in INDEXES}
+    found = {place: stored[place] for place in written if place in stored}
     return MigrationReport(
-        present=tuple(name for name, spec in written.items() if stored.get(name) == spec),
-        missing=tuple(name for name in written if name not in stored),
-        differing=tuple(name for name, spec in written.items() if name in stored and stored[name] != spec),
-        unknown=tuple(sorted(set(stored) - set(written))),
+        present=tuple(spec.name for place, spec in found.items() if spec == written[place]),
+        missing=tuple(spec.name for place, spec in written.items() if place not in stored),
+        differing=tuple(spec.name for place, spec in found.items() if spec != written[place]),
+        unknown=tuple(f"{collection}.{name}" for collection, name in sorted(set(stored) - set(written))),
     )
 
 
 def migrate(database: MongoDatabase) -> MigrationReport:
     """Create what is missing. Running it again changes nothing.
 
-    Raises `DuplicateKey` when stored rows contradict a unique index.
+    What cannot be created because an unknown index has its fields already stays `missing`. Raises
+    `DuplicateKey` when stored rows contradict a unique index.
     """
     before = check(database)
-    for spec in INDEXES:
-        if spec.name in before.missing:
-            _create(database, spec)
+    wanted = [spec for spec in INDEXES if spec.name in before.missing]
+    created = tuple(spec.name for spec in wanted if _create(database, spec))
     return MigrationReport(
-        created=before.missing,
+        created=created,
         present=before.present,
+        missing=tuple(name for name in before.missing if name not in created),
         differing=before.differing,
         unknown=before.unknown,
     )
 
 
-def _create(database: MongoDatabase, spec: IndexSpec) -> None:
+def _create(database: MongoDatabase, spec: IndexSpec) -> bool:
+    """Create the index; False when another one is in its way."""
     options: Document = {"name": spec.name, "unique": spec.unique}
     if spec.partial is not None:
         options["partialFilterExpression"] = dict(spec.partial)
     with translated(spec.collection):
-        database[spec.collection].create_index(list(spec.keys), **options)
+        try:
+            database[spec.collection].create_index(list(spec.keys), **options)
+        except DuplicateKeyError as exc:
+            raise DuplicateKey(
+                f"{spec.name} cannot be created: rows of {spec.collection} contradict it",
+                collection=spec.collection,
+            ) from exc
+        except OperationFailure as exc:
+            if exc.code not in _CONFLICT_CODES:
+                raise
+            return False
+    return True
 
 
-def _stored(database: MongoDatabase) -> dict[str, IndexSpec]:
-    found: dict[str, IndexSpec] = {}
+def _stored(database: MongoDatabase) -> dict[tuple[str, str], IndexSpec]:
+    found: dict[tuple[str, str], IndexSpec] = {}
     for collection in COLLECTIONS:
         with translated(collection):
             information = database[collection].index_information()
         for name, stored in information.items():
             if name != "_id_":
-                found[name] = IndexSpec.read(collection, name, stored)
+                found[collection, name] = IndexSpec.read(collection, name, stored)
     return found

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from bson import ObjectId
-from pymongo import UpdateOne
+from pymongo import InsertOne, UpdateOne
 
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
@@ -21,8 +21,8 @@ from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import present_fields
 from workers.social_graph.stored_text import known_word
 from workers.social_graph.stored_time import stored_time
-from workers.social_graph.update_batch import run_inserts, run_updates
 from workers.social_graph.vocabulary import SERIES_POINTS_MAX, ObjectKind, Platform
+from workers.social_graph.write_batch import Write, write_in_order
 
 COLLECTION = "metric_series"
 
@@ -115,6 +115,7 @@ class MetricSeriesRepository:
     """The collection `metric_series`. The object's kind leads every query, as it leads the unique index."""
 
     def __init__(self, database: MongoDatabase, clock: Clock) -> None:
+        self._database = database
         self._collection = database[COLLECTION]
         self._clock = clock
 
@@ -126,40 +127,20 @@ class MetricSeriesRepository:
         point: MetricPoint,
     ) -> None:
         """Add one point, unless the series has a point of that time already."""
-        self.append_points([PointAppend(object=object, object_id=object_id, platform=platform, point=point)])
+        write = self._appending(
+            PointAppend(object=object, object_id=object_id, platform=platform, point=point)
+        )
+        # Two workers that start a series at once both try to insert its row; the one that is refused appends.
+        if not write_in_order(self._database, [write]).is_complete:
+            write_in_order(self._database, [write])
 
-    def append_points(self, appends: Sequence[PointAppend]) -> None:
-        """Add points, at most one per object, with one command.
+    def writes_of(self, appends: Sequence[PointAppend], new_ids: frozenset[ObjectId]) -> list[Write]:
+        """The writes that add the points, at most one per object.
 
-        Two workers that start a series at once both try to insert its row; the unique index refuses one of
-        them, whose point is added to the row by a second command.
+        An object of `new_ids` is stored by the same batch and has no series yet; to start one is cheaper than
+        to append to it.
         """
-        if not appends:
-            return
-        now = self._clock.now()
-        operations = [_operation(append, now) for append in appends]
-        refused = run_updates(self._collection, operations, ordered=False).duplicates
-        if refused:
-            run_updates(self._collection, [operations[index] for index in refused], ordered=False)
-
-    def start_series(self, points: Sequence[PointAppend]) -> None:
-        """Add the first points of objects that were stored just now, with one command.
-
-        Where another worker was faster, the point is appended to the row that it made.
-        """
-        now = self._clock.now()
-        rows = [
-            {
-                **_key(each.object, each.object_id),
-                "platform": each.platform.value,
-                "points": [each.point.to_document()],
-                "created_at": now,
-                "updated_at": now,
-            }
-            for each in points
-        ]
-        refused = run_inserts(self._collection, rows, ordered=False).duplicates
-        self.append_points([points[index] for index in refused])
+        return [self._start(each) if each.object_id in new_ids else self._appending(each) for each in appends]
 
     def find_by_object(self, object: ObjectKind, object_id: ObjectId) -> MetricSeries | None:
         """The whole series."""
@@ -178,6 +159,44 @@ class MetricSeriesRepository:
             )
         return [MetricSeries.from_document(document) for document in documents]
 
+    def _start(self, append: PointAppend) -> Write:
+        now = self._clock.now()
+        row = {
+            **_key(append.object, append.object_id),
+            "platform": append.platform.value,
+            "points": [append.point.to_document()],
+            "created_at": now,
+            "updated_at": now,
+        }
+        return InsertOne(row, namespace=self._collection.full_name)
+
+    def _appending(self, append: PointAppend) -> Write:
+        """Append, sort and cut in one step on the store's side.
+
+        Whether the time is there is asked inside the update: as a negation in the condition it would keep the
+        index from being used.
+        """
+        now = self._clock.now()
+        points: Document = {"$ifNull": ["$points", []]}
+        times: Document = {"$map": {"input": points, "as": "point", "in": "$$point.at"}}
+        is_there: Document = {"$in": [append.point.at, times]}
+        longer: Document = {"$concatArrays": [points, [{"$literal": append.point.to_document()}]]}
+        kept: Document = {
+            "$slice": [{"$sortArray": {"input": longer, "sortBy": {"at": 1}}}, -SERIES_POINTS_MAX]
+        }
+        fields: Document = {
+            "platform": {"$ifNull": ["$platform", append.platform.value]},
+            "created_at": {"$ifNull": ["$created_at", now]},
+            "updated_at": {"$cond": [is_there, "$updated_at", now]},
+            "points": {"$cond": [is_there, "$points", kept]},
+        }
+        return UpdateOne(
+            _key(append.object, append.object_id),
+            [{"$set": fields}],
+            upsert=True,
+            namespace=self._collection.full_name,
+        )
+
     def _find_one(self, condition: Filter, projection: Document | None = None) -> MetricSeries | None:
         with translated(COLLECTION):
             document = self._collection.find_one(condition, projection)
@@ -186,23 +205,3 @@ class MetricSeriesRepository:
 
 def _key(kind: ObjectKind, object_id: ObjectId) -> Document:
     return {"object": ObjectKind(kind).value, "object_id": object_id}
-
-
-def _operation(append: PointAppend, now: datetime) -> UpdateOne:
-    """Append, sort and cut in one step on the store's side.
-
-    Whether the time is there is asked inside the update: as a negation in the condition it would keep the
-    index from being used.
-    """
-    points: Document = {"$ifNull": ["$points", []]}
-    times: Document = {"$map": {"input": points, "as": "point", "in": "$$point.at"}}
-    is_there: Document = {"$in": [append.point.at, times]}
-    longer: Document = {"$concatArrays": [points, [{"$literal": append.point.to_document()}]]}
-    kept: Document = {"$slice": [{"$sortArray": {"input": longer, "sortBy": {"at": 1}}}, -SERIES_POINTS_MAX]}
-    fields: Document = {
-        "platform": {"$ifNull": ["$platform", append.platform.value]},
-        "created_at": {"$ifNull": ["$created_at", now]},
-        "updated_at": {"$cond": [is_there, "$updated_at", now]},
-        "points": {"$cond": [is_there, "$points", kept]},
-    }
-    return UpdateOne(_key(append.object, append.object_id), [{"$set": fields}], upsert=True)

@@ -86,6 +86,7 @@ def pick_known_metrics(platform: Platform, kind: ObjectKind, metrics: RawMetrics
 def _number(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value) or abs(value) > INT64_MAX:
+    # The size comes first: an integer of some hundred digits is beyond what `isfinite` can look at.
+    if abs(value) > INT64_MAX or not math.isfinite(value):
         return None
     return value

@@ -8,18 +8,17 @@ find-or-create: a caller that gets `DuplicateKey` looks the row up again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from bson import ObjectId
-from pymongo import UpdateOne
+from pymongo import InsertOne, UpdateOne
 
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.source_url import SourceURL
 from workers.social_graph.store_errors import translated
-from workers.social_graph.update_batch import run_inserts, run_updates
 from workers.social_graph.vocabulary import ObjectKind
+from workers.social_graph.write_batch import Write
 
 
 class GraphRow(Protocol):
@@ -38,32 +37,6 @@ class GraphRow(Protocol):
 
 
 RowT = TypeVar("RowT", bound=GraphRow)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowWrite(Generic[RowT]):
-    """One write: a new row, or what changed since the row was read."""
-
-    row: RowT
-    since: RowT | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchOutcome:
-    """What came of a batch. Writes before `duplicate_at` were made, the others were not.
-
-    `is_contested` says that a change was not made because somebody else had changed the same fields.
-    """
-
-    inserted: int
-    changed: int
-    duplicate_at: int | None = None
-    is_contested: bool = False
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every write was made."""
-        return self.duplicate_at is None and not self.is_contested
 
 
 class ObjectRepository(Generic[RowT]):
@@ -94,28 +67,15 @@ class ObjectRepository(Generic[RowT]):
         with translated(self.kind):
             return self._collection.update_one(condition, update).matched_count == 1
 
-    def write_batch(self, writes: Sequence[RowWrite[RowT]]) -> BatchOutcome:
-        """Make all writes in order with one command; stop at the first that a unique index refuses.
+    def insertion(self, row: RowT) -> Write:
+        """The write that stores a new row."""
+        return InsertOne(self._new_document(row), namespace=self._collection.full_name)
 
-        Only writes of one form travel in one command, so beside changes of other rows an insert is an upsert
-        of an id that nobody else has.
-        """
-        if not writes:
-            return BatchOutcome(inserted=0, changed=0)
-        if all(write.since is None for write in writes):
-            documents = [self._new_document(write.row) for write in writes]
-            result = run_inserts(self._collection, documents, ordered=True)
-        else:
-            operations = [self._operation(write) for write in writes]
-            result = run_updates(self._collection, operations, ordered=True)
-        duplicate_at = result.duplicates[0] if result.duplicates else None
-        changes = sum(1 for write in writes[:duplicate_at] if write.since is not None)
-        return BatchOutcome(
-            inserted=result.inserted,
-            changed=result.matched,
-            duplicate_at=duplicate_at,
-            is_contested=result.matched < changes,
-        )
+    def change(self, row: RowT, *, since: RowT) -> Write:
+        """The write of what changed since the row was read; it finds no row when somebody else was faster."""
+        condition, update = self._change(row, since)
+        touch: Document = {"$set": {"updated_at": self._clock.now()}}
+        return UpdateOne(condition, update or touch, namespace=self._collection.full_name)
 
     def find_by_id(self, row_id: ObjectId) -> RowT | None:
         """The row, or None."""
@@ -150,13 +110,6 @@ class ObjectRepository(Generic[RowT]):
             cursor = self._collection.find(condition, limit=limit)
             documents = list(cursor.sort(list(sort)) if sort else cursor)
         return [self._read(document) for document in documents]
-
-    def _operation(self, write: RowWrite[RowT]) -> UpdateOne:
-        if write.since is None:
-            document = self._new_document(write.row)
-            return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
-        condition, update = self._change(write.row, write.since)
-        return UpdateOne(condition, update or {"$set": {"updated_at": self._clock.now()}})
 
     def _new_document(self, row: RowT) -> Document:
         now = self._clock.now()

@@ -1,21 +1,24 @@
-"""Finds or stores the rows of one collection, whatever other workers store at the same time.
+"""Finds the rows of one collection, or plans to store them, whatever other workers store at the same time.
 
-A row is found by one of its URLs, else by its platform key, else it is stored. The key is asked only when the
-unique index has refused the row: an index that answers "there is one" costs nothing when there is none. A
-refusal, or a change that somebody else made first, means that the store has moved on: everything is looked up
-again, which leaves what is done alone and repeats the rest.
+A row is found by one of its URLs, else by its platform key, else it shall be stored. The key is asked only
+when the unique index has refused the row: an index that answers "there is one" costs nothing when there is
+none. A refusal, or a change that somebody else made first, means that the store has moved on: everything is
+looked up again, which leaves what is done alone and repeats the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from bson import ObjectId
 
 from workers.errors import RetryableError
-from workers.social_graph.object_repository import ObjectRepository, RowT, RowWrite
+from workers.mongo import MongoDatabase
+from workers.social_graph.object_repository import ObjectRepository, RowT
+from workers.social_graph.vocabulary import ObjectKind
+from workers.social_graph.write_batch import Write, write_in_order
 
 # Each try settles at least one row or follows another worker's success; graphs have a handful of rows.
 TRIES_MAX = 10
@@ -39,62 +42,100 @@ class WantedRow(Generic[RowT]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRows(Generic[RowT]):
-    """The rows in the order asked for, and the ids of those that were stored just now."""
+    """The rows as they shall be, in the order asked for, and the writes that make them so, by position."""
 
     rows: tuple[RowT, ...]
-    inserted: frozenset[ObjectId]
+    writes: Mapping[int, Write]
+    new_ids: frozenset[ObjectId]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """A row of a batch: its kind and its position among the wanted rows of that kind."""
+
+    kind: ObjectKind
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusals:
+    """What earlier tries of the same batch have taught: the rows that a unique index refused."""
+
+    places: frozenset[RowPlace] = frozenset()
+    is_first_try: bool = True
+
+    def of(self, kind: ObjectKind) -> frozenset[int]:
+        """The positions of the refused rows of one kind."""
+        return frozenset(place.position for place in self.places if place.kind is kind)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedWrite:
+    """A write and, where it stores or changes a row, which one."""
+
+    write: Write
+    place: RowPlace | None = field(default=None)
+
+
+class PlannedBatch(Protocol):
+    """Anything that comes with the writes that make it true."""
+
+    @property
+    def writes(self) -> Sequence[PlannedWrite]:
+        """The writes in their order."""
+
+
+BatchT = TypeVar("BatchT", bound=PlannedBatch)
 
 
 def resolve_rows(
-    repository: ObjectRepository[RowT],
-    wanted: Sequence[WantedRow[RowT]],
-    before_write: Callable[[], None],
+    repository: ObjectRepository[RowT], wanted: Sequence[WantedRow[RowT]], refusals: Refusals
 ) -> ResolvedRows[RowT]:
-    """Bring all rows into the store. `before_write` is called before each write and may raise.
-
-    Raises `RetryableError` when other workers keep changing the same rows.
-    """
-    inserted: set[ObjectId] = set()
-    refused: set[int] = set()
-    for attempt in range(TRIES_MAX):
-        rows, writes = _look_up(repository, wanted, refused, trust_hints=attempt == 0)
-        batch = list(writes.values())
-        if batch:
-            before_write()
-        outcome = repository.write_batch(batch)
-        inserted |= {write.row.id for write in batch[: outcome.duplicate_at] if write.since is None}
-        if outcome.is_complete:
-            return ResolvedRows(rows=tuple(rows), inserted=frozenset(inserted))
-        if outcome.duplicate_at is not None:
-            refused.add(list(writes)[outcome.duplicate_at])
-    raise RetryableError(f"other workers keep changing the same {repository.kind}")
-
-
-def _look_up(
-    repository: ObjectRepository[RowT],
-    wanted: Sequence[WantedRow[RowT]],
-    refused: set[int],
-    *,
-    trust_hints: bool,
-) -> tuple[list[RowT], dict[int, RowWrite[RowT]]]:
-    """The rows as they shall be, and the writes that are still needed for it, by position."""
+    """Look the rows up with one query, and plan the writes that are needed. Writes nothing."""
     known = repository.find_by_source_urls(
-        url for each in wanted if not (trust_hints and each.is_absent) for url in each.urls
+        url for each in wanted if not (refusals.is_first_try and each.is_absent) for url in each.urls
     )
+    refused: Collection[int] = refusals.of(repository.kind)
     rows: list[RowT] = []
-    writes: dict[int, RowWrite[RowT]] = {}
+    writes: dict[int, Write] = {}
+    new_ids: set[ObjectId] = set()
     for position, each in enumerate(wanted):
         stored = next((known[url] for url in each.urls if url in known), None)
         if stored is None and position in refused:
             stored = each.find_by_key()
         if stored is None:
             row = each.build(rows)
-            writes[position] = RowWrite(row=row)
+            writes[position] = repository.insertion(row)
+            new_ids.add(row.id)
         else:
             # A URL under which another row is known stays there: it can lead to one row only.
             free = tuple(url for url in each.urls if url not in known or known[url].id == stored.id)
             row = each.observe(stored, free)
             if row != stored:
-                writes[position] = RowWrite(row=row, since=stored)
+                writes[position] = repository.change(row, since=stored)
         rows.append(row)
-    return rows, writes
+    return ResolvedRows(rows=tuple(rows), writes=writes, new_ids=frozenset(new_ids))
+
+
+def settle(
+    database: MongoDatabase, plan_batch: Callable[[Refusals], BatchT], before_write: Callable[[], None]
+) -> BatchT:
+    """Plan a batch and write it, again and again until the store has taken all of it; return the last plan.
+
+    `before_write` is called before each command that writes and may raise. Raises `RetryableError` when other
+    workers keep changing the same rows.
+    """
+    refusals = Refusals()
+    for _ in range(TRIES_MAX):
+        batch = plan_batch(refusals)
+        if not batch.writes:
+            return batch
+        before_write()
+        result = write_in_order(database, [each.write for each in batch.writes])
+        if result.is_complete:
+            return batch
+        place = None if result.refused_at is None else batch.writes[result.refused_at].place
+        refusals = Refusals(
+            places=refusals.places if place is None else refusals.places | {place}, is_first_try=False
+        )
+    raise RetryableError("other workers keep changing the same rows")

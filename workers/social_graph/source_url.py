@@ -12,7 +12,7 @@ from typing import Any
 
 from workers.errors import InvalidInput
 from workers.social_graph.stored_text import known_word, required_text
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time
 from workers.social_graph.vocabulary import FetchStatus
 
 
@@ -26,11 +26,11 @@ class SourceURL:
 
     @classmethod
     def of(cls, url: str, status: FetchStatus, observed_at: datetime) -> SourceURL:
-        """Check and build. Raises `InvalidInput` for a blank URL or a time without a zone."""
+        """Check and build. Raises `InvalidInput` for a blank URL, a status or time that is none."""
         return cls(
             url=required_text(url, "source_urls.url"),
             status=known_word(FetchStatus, status, "source_urls.status"),
-            observed_at=stored_time(observed_at, "source_urls.observed_at"),
+            observed_at=required_time(observed_at, "source_urls.observed_at"),
         )
 
     def to_document(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def _name(name: str) -> str:
 def _number(value: int | float) -> StoredValue:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if abs(value) <= INT64_MAX else str(value)
+    return value if abs(value) <= INT64_MAX else _text(value)
 
 
 def _value(value: object, depth: int) -> StoredValue:
@@ -56,4 +56,13 @@ def _value(value: object, depth: int) -> StoredValue:
         case list() | tuple() if depth > 0:
             return [_value(item, depth - 1) for item in value]
         case _:
-            return cut_text(clean_text(str(value)), TEXT_MAX)
+            return _text(value)
+
+
+def _text(value: object) -> str | None:
+    """The value in words; None for what Python cannot write down, such as lists a thousand deep."""
+    try:
+        text = str(value)
+    except (RecursionError, ValueError):
+        return None
+    return cut_text(clean_text(text), TEXT_MAX)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from bson import ObjectId
-from pymongo import UpdateOne
+from pymongo import InsertOne, UpdateOne
 
 from workers.clock import Clock
 from workers.errors import InvalidInput
@@ -22,8 +22,8 @@ from workers.social_graph.store_errors import DuplicateKey, translated
 from workers.social_graph.stored_data import present_fields
 from workers.social_graph.stored_text import NAME_MAX, known_word, required_text, stored_text
 from workers.social_graph.stored_time import stored_time
-from workers.social_graph.update_batch import run_updates
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_graph.write_batch import Write, write_in_order
 
 COLLECTION = "tokens"
 URLS_PER_BATCH = 200
@@ -194,13 +194,19 @@ class TokenRepository:
     """The collection `tokens`."""
 
     def __init__(self, database: MongoDatabase, clock: Clock) -> None:
+        self._database = database
         self._collection = database[COLLECTION]
         self._clock = clock
 
-    def insert(self, token: Token) -> None:
-        """Store a new token. Raises `DuplicateKey` when its address is stored already."""
-        with translated(COLLECTION):
-            self._collection.insert_one({**token.to_document(), "updated_at": self._clock.now()})
+    def insert(self, token: Token, *, after: Sequence[Write] = ()) -> None:
+        """Store a new token with one command, after the writes that its document is the mark of.
+
+        Raises `DuplicateKey` when its address is stored already.
+        """
+        document = {**token.to_document(), "updated_at": self._clock.now()}
+        mark = InsertOne(document, namespace=self._collection.full_name)
+        if not write_in_order(self._database, [*after, mark]).is_complete:
+            raise DuplicateKey(f"{COLLECTION} has such a row already", collection=COLLECTION)
 
     def upsert_by_address(self, token: Token) -> None:
         """Store the token, or update the symbol, first transfer, fingerprints and web of a stored one.
@@ -248,6 +254,19 @@ class TokenRepository:
             document = self._collection.find_one({"address": address})
         return None if document is None else Token.from_document(document)
 
+    def find_symbols(self, addresses: Collection[str]) -> dict[str, str | None]:
+        """The symbols of those tokens that have been seen, by address; one query."""
+        if not addresses:
+            return {}
+        wanted = sorted(set(addresses))
+        with translated(COLLECTION):
+            found = self._collection.find(
+                {"address": {"$in": wanted}},
+                {"_id": 0, "address": 1, "symbol": 1},
+                batch_size=len(wanted) + 1,
+            )
+            return {document["address"]: document.get("symbol") for document in found}
+
     def find_by_fingerprint(self, fingerprint: str) -> list[Token]:
         """The tokens that share the fingerprint, oldest first."""
         return self._find({"fingerprints": fingerprint}, sort=[("created_at", 1)])
@@ -265,10 +284,11 @@ class TokenRepository:
             UpdateOne(
                 {"address": address, "social_urls.url": {"$ne": each.url}},
                 {"$push": {"social_urls": each.to_document()}, "$set": {"updated_at": now}},
+                namespace=self._collection.full_name,
             )
             for each in urls
         ]
-        return run_updates(self._collection, operations, ordered=True).matched
+        return len(operations) - write_in_order(self._database, operations).missed
 
     def record_social_url_result(
         self,

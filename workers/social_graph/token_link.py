@@ -8,12 +8,13 @@ is a URL that is written again before it was finished: its links are deleted and
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from bson import ObjectId
+from pymongo import DeleteMany, InsertOne
 
 from workers.clock import Clock
 from workers.errors import InvalidInput
@@ -30,8 +31,10 @@ from workers.social_graph.vocabulary import (
     Platform,
     VenueSubtype,
 )
+from workers.social_graph.write_batch import Write
 
 COLLECTION = "token_links"
+LINKS_PER_BATCH = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,6 +168,14 @@ def _comparable(name: str | None) -> str:
     return unicodedata.normalize("NFKC", name or "").casefold().strip().lstrip("$")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReferenceCounts:
+    """How many tokens led to an object: directly, and directly or in any other way."""
+
+    direct: int
+    all: int
+
+
 def _subtype(kind: ObjectKind, word: str | None) -> ContentSubtype | VenueSubtype | None:
     if word is None:
         return None
@@ -185,6 +196,27 @@ class TokenLinkRepository:
         now = self._clock.now()
         with translated(COLLECTION):
             self._collection.insert_many([{**link.to_document(), "updated_at": now} for link in links])
+
+    def insertions(self, links: Sequence[TokenLink]) -> list[Write]:
+        """The writes that add the links, as `append_many` does."""
+        now = self._clock.now()
+        return [
+            InsertOne({**link.to_document(), "updated_at": now}, namespace=self._collection.full_name)
+            for link in links
+        ]
+
+    def deletion_of_others(self, kept: Sequence[TokenLink]) -> Write:
+        """The write that deletes what the URL of these links led to before, under the rule of
+        `delete_by_token_and_entry_url`. `kept` holds at least one link, all of one URL of one token.
+        """
+        return DeleteMany(
+            {
+                "token_address": kept[0].token_address,
+                "entry_url": kept[0].entry_url,
+                "_id": {"$nin": [link.id for link in kept]},
+            },
+            namespace=self._collection.full_name,
+        )
 
     def find_by_token_and_entry_url(self, token_address: str, entry_url: str) -> list[TokenLink]:
         """What one URL of one token has led to, oldest first."""
@@ -218,6 +250,44 @@ class TokenLinkRepository:
         """The links of the token, up to and including `as_of`, oldest first."""
         return self._find({"token_address": token_address, **_until(as_of)}, sort=[("created_at", 1)])
 
+    def iterate_by_token(
+        self, token_address: str, as_of: datetime, *, since: datetime | None = None
+    ) -> Generator[TokenLink, None, None]:
+        """The links of the token in `[since, as_of]`, oldest first, in no particular order at one time."""
+        return self._iterate({"token_address": token_address, **_between(since, as_of)})
+
+    def iterate_by_lineage(
+        self, lineage_id: ObjectId, as_of: datetime, *, since: datetime | None = None
+    ) -> Generator[TokenLink, None, None]:
+        """The links to the object or through it in `[since, as_of]`, ordered as `iterate_by_token` does."""
+        return self._iterate({"lineage": lineage_id, **_between(since, as_of)})
+
+    def find_tokens_linked_before(
+        self, lineage_id: ObjectId, addresses: Collection[str], before: datetime
+    ) -> set[str]:
+        """Those of the tokens that led to the object or through it before `before`, which is excluded."""
+        pipeline: list[Filter] = [
+            # Two steps, because the embedded server finds tokens through the index only by what the index
+            # holds (ADR 0002). MongoDB takes them as one.
+            {"$match": {"token_address": {"$in": sorted(set(addresses))}}},
+            {"$match": {"lineage": lineage_id, "created_at": {"$lt": stored_time(before, "before")}}},
+            {"$group": {"_id": "$token_address"}},
+        ]
+        with translated(COLLECTION):
+            return {str(row["_id"]) for row in self._collection.aggregate(pipeline)}
+
+    def count_references_as_of(self, lineage_id: ObjectId, as_of: datetime) -> ReferenceCounts:
+        """What `count_by_object_as_of` and `count_by_lineage_as_of` count, at one time and in one query."""
+        pipeline: list[Filter] = [
+            {"$match": {"lineage": lineage_id, **_until(as_of)}},
+            # A link of depth 0 has no lineage but its object.
+            {"$group": {"_id": "$token_address", "nearest": {"$min": "$link_depth"}}},
+            {"$group": {"_id": "$nearest", "tokens": {"$sum": 1}}},
+        ]
+        with translated(COLLECTION):
+            tokens = {row["_id"]: int(row["tokens"]) for row in self._collection.aggregate(pipeline)}
+        return ReferenceCounts(direct=tokens.get(0, 0), all=sum(tokens.values()))
+
     def has_any(self, token_address: str) -> bool:
         """Whether the token has links at all."""
         with translated(COLLECTION):
@@ -229,6 +299,15 @@ class TokenLinkRepository:
             {"object_id": object_id, "token_address": token_address}, sort=[("created_at", -1)], limit=1
         )
         return found[0] if found else None
+
+    def _iterate(self, condition: Filter) -> Generator[TokenLink, None, None]:
+        """Stream by the index that ends in the time, which sorts them on the way."""
+        with (
+            translated(COLLECTION),
+            self._collection.find(condition, batch_size=LINKS_PER_BATCH).sort("created_at", 1) as cursor,
+        ):
+            for document in cursor:
+                yield TokenLink.from_document(document)
 
     def _find(self, condition: Filter, *, sort: Sequence[tuple[str, int]], limit: int = 0) -> list[TokenLink]:
         with translated(COLLECTION):
@@ -248,3 +327,11 @@ class TokenLinkRepository:
 
 def _until(as_of: datetime) -> Document:
     return {"created_at": {"$lte": stored_time(as_of, "as_of")}}
+
+
+def _between(since: datetime | None, as_of: datetime) -> Document:
+    """Both ends belong to it."""
+    condition = _until(as_of)
+    if since is not None:
+        condition["created_at"]["$gte"] = stored_time(since, "since")
+    return condition

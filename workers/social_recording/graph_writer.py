@@ -1,17 +1,17 @@
 """Writes what one URL showed into the social graph, and finds what the graph has already.
 
-Accounts, venues, contents (parents first), metric points and links are written in this order, each step under
-the token's lease. Nothing is rolled back: after a crash at any point the next write of the same URL finds
-what is there and adds the rest. The links of the URL come last and are replaced as a set.
+Accounts, venues, contents (parents first), metric points and links are written in this order with one
+command, under the token's lease. Nothing is rolled back: should the store die in the middle of it, the next
+write of the same URL finds what is there and adds the rest. The links of the URL come last and are replaced
+as a set.
 
-Each collection costs at most one look-up and one write, so a URL commonly costs three to eight commands, and
-nine for a new post that quotes another one in a new venue. Replacing links, a key that is stored under
-another URL, and another worker at the same rows cost more.
+Each collection costs at most one look-up, so a URL costs one to five commands. A key that is stored under
+another URL, and another worker at the same rows, cost more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -24,15 +24,24 @@ from workers.leases import Lease
 from workers.mongo import MongoDatabase
 from workers.social_graph.account import Account, AccountRepository
 from workers.social_graph.content import Content, ContentRepository
-from workers.social_graph.metric_series import MetricSeriesRepository, PointAppend
+from workers.social_graph.metric_series import MetricSeriesRepository
 from workers.social_graph.object_repository import ObjectRepository
-from workers.social_graph.row_resolution import ResolvedRows, WantedRow, resolve_rows
+from workers.social_graph.row_resolution import (
+    PlannedWrite,
+    Refusals,
+    ResolvedRows,
+    RowPlace,
+    WantedRow,
+    resolve_rows,
+    settle,
+)
 from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.stored_text import stored_key
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.venue import Venue, VenueRepository
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, ObjectKind, Platform, VenueSubtype
+from workers.social_graph.write_batch import Write, write_in_order
 from workers.social_recording.object_graph import Metrics, SocialObjectGraph
 from workers.social_recording.observed_rows import (
     StoredObject,
@@ -112,7 +121,6 @@ class WriteResult:
     entry_id: ObjectId
     links_written: int
     links_deleted: int
-    rows_inserted: int = 0
     metrics_dropped: tuple[str, ...] = ()
 
 
@@ -134,7 +142,7 @@ class _Seen:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Rows:
-    """The rows of a plan, as they are in the store now."""
+    """The rows of a plan, as they shall be in the store."""
 
     accounts: ResolvedRows[Account]
     venues: ResolvedRows[Venue]
@@ -156,15 +164,36 @@ class _Rows:
         pairs += [(c, row.metrics) for c, row in zip(self.contents.rows, planned.contents, strict=True)]
         return pairs
 
+    def writes(self) -> Iterator[PlannedWrite]:
+        """What makes the rows so, each kind after those that it refers to."""
+        for kind, resolved in (
+            (ObjectKind.ACCOUNTS, self.accounts),
+            (ObjectKind.VENUES, self.venues),
+            (ObjectKind.CONTENTS, self.contents),
+        ):
+            for position, write in resolved.writes.items():
+                yield PlannedWrite(write=write, place=RowPlace(kind, position))
+
     @property
-    def inserted_ids(self) -> frozenset[ObjectId]:
-        return self.accounts.inserted | self.venues.inserted | self.contents.inserted
+    def new_ids(self) -> frozenset[ObjectId]:
+        return self.accounts.new_ids | self.venues.new_ids | self.contents.new_ids
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Batch:
+    """All that one observation writes, and what will then be in the store."""
+
+    rows: _Rows
+    links: tuple[TokenLink, ...]
+    metrics_dropped: tuple[str, ...]
+    writes: tuple[PlannedWrite, ...]
 
 
 class GraphWriter:
     """Writes graphs. Any number may write at once; each object gets one row."""
 
     def __init__(self, database: MongoDatabase, clock: Clock) -> None:
+        self._database = database
         self._contents = ContentRepository(database, clock)
         self._accounts = AccountRepository(database, clock)
         self._venues = VenueRepository(database, clock)
@@ -186,30 +215,21 @@ class GraphWriter:
             at=stored_time(graph.observed_at, "observed_at"),
             absent_url=context.entry_url if known_absent else None,
         )
-        rows = self._store_rows(seen, context)
-        appends, dropped = metric_points(rows.with_metrics(planned), seen.at)
-        if appends:
-            context.check_lease()
-            self._write_points(appends, rows.inserted_ids)
-        links = [
-            context.link(rows.at(each.target), None if each.via is None else rows.at(each.via), seen.at)
-            for each in planned.links
-        ]
+        before = self._links_before(context)
+        batch = settle(
+            self._database,
+            lambda refusals: self._plan_batch(seen, context, before, refusals),
+            context.check_lease,
+        )
+        if context.pending_links is not None:
+            context.pending_links.extend(batch.links)
         return WriteResult(
             entry=planned.entry.kind,
-            entry_id=rows.at(planned.entry).id,
-            links_deleted=self._replace_links(links, context),
-            links_written=len(links),
-            rows_inserted=len(rows.inserted_ids),
-            metrics_dropped=dropped,
+            entry_id=batch.rows.at(planned.entry).id,
+            links_deleted=len(before),
+            links_written=len(batch.links),
+            metrics_dropped=batch.metrics_dropped,
         )
-
-    def _write_points(self, appends: Sequence[PointAppend], inserted_ids: frozenset[ObjectId]) -> None:
-        """Write the points; a series that cannot be there yet is cheaper to start than to append to."""
-        if inserted_ids.issuperset(each.object_id for each in appends):
-            self._series.start_series(appends)
-        else:
-            self._series.append_points(appends)
 
     def link_stored(self, stored: StoredObject, context: LinkContext) -> WriteResult:
         """Link the token to an object that is stored already, and to what that refers to."""
@@ -218,24 +238,48 @@ class GraphWriter:
         seen_at = stored.observed_at
         links = [context.link(stored, None, seen_at)]
         links += [context.link(each, stored, seen_at) for each in self._referred(stored)]
+        before = self._links_before(context)
+        if context.pending_links is not None:
+            context.pending_links.extend(links)
+        else:
+            context.check_lease()
+            write_in_order(self._database, self._replacing_links(links, before))
         return WriteResult(
-            entry=stored.kind,
-            entry_id=stored.id,
-            links_deleted=self._replace_links(links, context),
-            links_written=len(links),
+            entry=stored.kind, entry_id=stored.id, links_deleted=len(before), links_written=len(links)
         )
 
-    def _store_rows(self, seen: _Seen, context: LinkContext) -> _Rows:
-        planned, before_write = seen.plan, context.check_lease
+    def _plan_batch(
+        self, seen: _Seen, context: LinkContext, before: Sequence[TokenLink], refusals: Refusals
+    ) -> _Batch:
+        """Everything that this observation writes, as the store is now."""
+        rows = self._resolve(seen, refusals)
+        appends, dropped = metric_points(rows.with_metrics(seen.plan), seen.at)
+        links = [
+            context.link(rows.at(each.target), None if each.via is None else rows.at(each.via), seen.at)
+            for each in seen.plan.links
+        ]
+        points = self._series.writes_of(appends, rows.new_ids)
+        replacing: Sequence[Write] = ()
+        if context.pending_links is None:
+            replacing = self._replacing_links(links, before, is_repeated=not refusals.is_first_try)
+        return _Batch(
+            rows=rows,
+            links=tuple(links),
+            metrics_dropped=dropped,
+            writes=(*rows.writes(), *(PlannedWrite(write=each) for each in (*points, *replacing))),
+        )
+
+    def _resolve(self, seen: _Seen, refusals: Refusals) -> _Rows:
+        planned = seen.plan
         accounts = resolve_rows(
             self._accounts,
             [self._wanted_account(row, index, seen) for index, row in enumerate(planned.accounts)],
-            before_write,
+            refusals,
         )
         venues = resolve_rows(
             self._venues,
             [self._wanted_venue(row, index, seen, accounts) for index, row in enumerate(planned.venues)],
-            before_write,
+            refusals,
         )
         contents = resolve_rows(
             self._contents,
@@ -243,7 +287,7 @@ class GraphWriter:
                 self._wanted_content(row, index, seen, accounts, venues)
                 for index, row in enumerate(planned.contents)
             ],
-            before_write,
+            refusals,
         )
         return _Rows(accounts=accounts, venues=venues, contents=contents)
 
@@ -288,7 +332,7 @@ class GraphWriter:
         creator = None if row.creator is None else accounts.rows[row.creator]
         is_entry = seen.is_entry(ObjectKind.CONTENTS, index)
         # What an account that was unknown a moment ago has made is hardly stored.
-        is_by_newcomer = not is_entry and creator is not None and creator.id in accounts.inserted
+        is_by_newcomer = not is_entry and creator is not None and creator.id in accounts.new_ids
 
         def build(before: Sequence[Content]) -> Content:
             return new_content(
@@ -336,27 +380,30 @@ class GraphWriter:
             case Venue():
                 _save_url(self._venues, stored, context)
 
-    def _replace_links(self, links: Sequence[TokenLink], context: LinkContext) -> int:
-        """Make `links` the links of this URL of this token; return how many there were before.
+    def _links_before(self, context: LinkContext) -> list[TokenLink]:
+        """What this URL of this token has led to, oldest first."""
+        if context.pending_links is not None:
+            return []
+        return self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
+
+    def _replacing_links(
+        self, links: Sequence[TokenLink], before: Sequence[TokenLink], *, is_repeated: bool = False
+    ) -> list[Write]:
+        """The writes that make `links` the links of this URL of this token.
 
         An object that was linked before keeps the time of its first link, so that counts as of a time do not
-        move.
+        move. The new links come first: should the store die in between, no such time is lost, and the next
+        write deletes what is there twice. `is_repeated` says that an earlier try may have stored its links.
         """
-        if context.pending_links is not None:
-            context.pending_links.extend(links)
-            return 0
-        before = self._links.find_by_token_and_entry_url(context.token_address, context.entry_url)
         # The oldest comes first, so it is the one that stays.
         first_linked_at = {link.object_id: link.created_at for link in reversed(before)}
-        deleted = 0
-        if before:
-            context.check_lease()
-            deleted = self._links.delete_by_token_and_entry_url(context.token_address, context.entry_url)
-        context.check_lease()
-        self._links.append_many(
-            [replace(link, created_at=first_linked_at.get(link.object_id, link.created_at)) for link in links]
-        )
-        return deleted
+        added = [
+            replace(link, created_at=first_linked_at.get(link.object_id, link.created_at)) for link in links
+        ]
+        writes = self._links.insertions(added)
+        if before or is_repeated:
+            writes.append(self._links.deletion_of_others(added))
+        return writes
 
 
 def _save_url(repository: ObjectRepository[RowT], stored: RowT, context: LinkContext) -> None:

@@ -255,11 +255,8 @@ class TokenRecorder:
             created_at=self._clock.now(),
         )
         lease.check()
-        if pending_links:
-            self._links.append_many(pending_links)
-        lease.check()
         try:
-            self._tokens.insert(token)
+            self._tokens.insert(token, after=self._links.insertions(pending_links or ()))
         except DuplicateKey:
             # Only after a loss of Redis data can two workers have held the lease: the other one's stands.
             return TokenReport(outcome=TokenOutcome.ALREADY_SEEN)
