@@ -15,7 +15,7 @@ from datetime import datetime
 from bson import ObjectId
 
 from workers.clock import Clock, to_iso
-from workers.errors import NotFound
+from workers.errors import InvalidInput, NotFound
 from workers.mongo import MongoDatabase
 from workers.social_graph.link_cursor import LinkCursor, in_order, take_page
 from workers.social_graph.object_card import ObjectCard, ObjectCardRepository
@@ -100,7 +100,7 @@ class ReferringToken:
 class ReferencesView:
     """An object, and a page of the tokens that led to it by `as_of`, each once."""
 
-    object: ObjectCard
+    target: ObjectCard
     as_of: datetime
     counts: ReferenceCounts
     tokens: tuple[ReferringToken, ...]
@@ -109,7 +109,7 @@ class ReferencesView:
     def to_json(self) -> dict[str, object]:
         """The form in which people get it."""
         return {
-            "object": self.object.to_json(),
+            "object": self.target.to_json(),
             "data": [each.to_json() for each in self.tokens],
             "meta": {
                 "asOf": to_iso(self.as_of),
@@ -150,27 +150,33 @@ class GraphReader:
     def tokens_of(
         self,
         kind: ObjectKind,
-        object_id: ObjectId,
+        object_id: str,
         *,
         as_of: datetime | None,
         limit: int,
         after: LinkCursor | None = None,
     ) -> ReferencesView:
-        """The tokens that lead to the object. Raises `ObjectNotFound`."""
-        card = self._cards.find_by_id(kind, object_id)
+        """The tokens that lead to the object, each once.
+
+        Raises `ObjectNotFound`, and `InvalidInput` for an id that is none.
+        """
+        if not ObjectId.is_valid(object_id):
+            raise InvalidInput("an id has 24 hex digits", field="id")
+        target_id = ObjectId(object_id)
+        card = self._cards.find_by_id(kind, target_id)
         if card is None:
             raise ObjectNotFound(f"{kind} has no {object_id}")
         cut = self._cut(as_of)
         with closing(
-            self._links.iterate_by_lineage(object_id, cut, since=after.at if after else None)
+            self._links.iterate_by_lineage(target_id, cut, since=after.at if after else None)
         ) as links:
-            rows = self._first_links(object_id, links, after, batch_size=limit + 1)
+            rows = self._first_links(target_id, links, after, batch_size=limit + 1)
             page, next_from = take_page(rows, _place_of_token, limit)
         symbols = self._tokens.find_symbols([link.token_address for link in page])
         return ReferencesView(
-            object=card,
+            target=card,
             as_of=cut,
-            counts=self._links.count_references_as_of(object_id, cut),
+            counts=self._links.count_references_as_of(target_id, cut),
             tokens=tuple(ReferringToken(link=link, symbol=symbols.get(link.token_address)) for link in page),
             next_from=next_from,
         )

@@ -48,7 +48,7 @@ class ObjectCard:
             kind=kind,
             id=document["_id"],
             platform=Platform(document["platform"]),
-            subtype=_subtype(kind, document.get("subtype")),
+            subtype=_subtype(kind, document),
             platform_key=document.get("platform_key"),
             label=_label(kind, document),
         )
@@ -65,12 +65,12 @@ class ObjectCard:
         }
 
 
-def _subtype(kind: ObjectKind, word: str | None) -> ContentSubtype | VenueSubtype | None:
+def _subtype(kind: ObjectKind, document: Mapping[str, Any]) -> ContentSubtype | VenueSubtype | None:
     match kind:
         case ObjectKind.CONTENTS:
-            return ContentSubtype(word)
+            return ContentSubtype(document["subtype"])
         case ObjectKind.VENUES:
-            return VenueSubtype(word)
+            return VenueSubtype(document["subtype"])
         case ObjectKind.ACCOUNTS:
             return None
 

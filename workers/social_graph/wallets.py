@@ -34,6 +34,11 @@ def stored_wallet(address: str) -> str:
     return address.lower() if _EVM.fullmatch(address) else address
 
 
+def is_public_key(text: str) -> bool:
+    """Whether the text is a public key as Solana writes it: 32 bytes in base58."""
+    return _BASE58.fullmatch(text) is not None and _base58_length(text) == SOLANA_ADDRESS_BYTES
+
+
 def _is_solana_address(word: str) -> bool:
     # A random address almost surely has all three kinds; a long word or the system's `1111...` does not.
     kinds = (str.isdigit, str.isupper, str.islower)
