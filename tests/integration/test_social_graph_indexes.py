@@ -156,6 +156,25 @@ def test_rows_that_contradict_a_unique_index_stop_the_migration(database: MongoD
             "idx_links_lineage_linked",
         ),
         ("metric_series", {"object": "contents", "object_id": 1}, "uniq_series_object"),
+        ("metric_series", {"platform": "yt"}, "idx_series_platform"),
+        ("contents", {"platform": "x", "subtype": "search"}, "idx_contents_platform_subtype"),
+        (
+            "venues",
+            {"platform": "tg", "subtype": "channel", "platform_key": "1"},
+            "uniq_venues_platform_key",
+        ),
+        ("accounts", {"handles.value": {"$in": ["Sol", "sol"]}}, "idx_accounts_handle"),
+        ("accounts", {"known_wallets": "0xab"}, "idx_accounts_wallet"),
+        ("tokens", {"fingerprints": "domain:a.org"}, "idx_tokens_fingerprints"),
+        (
+            "token_links",
+            {
+                "platform": "tt",
+                "subtype": "search",
+                "created_at": {"$lte": datetime(2026, 1, 1, tzinfo=UTC)},
+            },
+            "idx_links_platform_linked",
+        ),
     ],
 )
 def test_a_query_finds_its_rows_through_its_index(
