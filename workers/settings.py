@@ -62,6 +62,13 @@ def _header_safe(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _path_safe(secret: SecretStr) -> SecretStr:
+    """A key that stands in a path must not end it."""
+    if not re.fullmatch(r"[0-9A-Za-z:_-]+", secret.get_secret_value()):
+        raise ValueError("must hold letters, digits, `:`, `_` and `-` only")
+    return secret
+
+
 def _comma_free(secret: SecretStr) -> SecretStr:
     """A key that arrives twice in a request is joined by a comma, so a key must not hold one itself."""
     if "," in secret.get_secret_value():
@@ -72,6 +79,7 @@ def _comma_free(secret: SecretStr) -> SecretStr:
 HTTPURL = Annotated[str, AfterValidator(_http_url)]
 RedisURL = Annotated[str, _url_of("redis", "rediss")]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_header_safe)]
+PathSecret = Annotated[SecretStr, AfterValidator(_path_safe)]
 
 
 class Settings(BaseSettings):
@@ -129,10 +137,31 @@ class Settings(BaseSettings):
     social_record_url_lock_wait_ms: int = Field(default=30_000, ge=0, le=300_000)
     social_record_enable_paid: bool = False
 
-    # the outside world
+    # the platforms; a source that needs a key is used when the key is there
     github_base_url: HTTPURL = "https://api.github.com"
     github_token: HeaderSecret | None = None
     x_syndication_base_url: HTTPURL = "https://cdn.syndication.twimg.com"
+    x_oembed_base_url: HTTPURL = "https://publish.x.com"
+    x_api_base_url: HTTPURL = "https://api.x.com/2"
+    x_api_bearer_token: HeaderSecret | None = None
+    twitterapiio_base_url: HTTPURL = "https://api.twitterapi.io"
+    twitterapiio_api_key: HeaderSecret | None = None
+    youtube_base_url: HTTPURL = "https://www.googleapis.com/youtube/v3"
+    youtube_api_key: HeaderSecret | None = None
+    youtube_site_base_url: HTTPURL = "https://www.youtube.com"
+    reddit_base_url: HTTPURL = "https://oauth.reddit.com"
+    reddit_login_base_url: HTTPURL = "https://www.reddit.com"
+    reddit_client_id: HeaderSecret | None = None
+    reddit_client_secret: HeaderSecret | None = None
+    telegram_base_url: HTTPURL = "https://t.me"
+    telegram_bot_base_url: HTTPURL = "https://api.telegram.org"
+    telegram_bot_token: PathSecret | None = None
+    tiktok_base_url: HTTPURL = "https://www.tiktok.com"
+    apify_base_url: HTTPURL = "https://api.apify.com/v2"
+    apify_token: HeaderSecret | None = None
+    rdap_bootstrap_url: HTTPURL = "https://data.iana.org/rdap/dns.json"
+
+    # the way out
     http_site_relay_url: HTTPURL | None = None
     http_user_agent: str = Field(
         default="converge/0.1 (+https://converge.invalid/about)", pattern=r"^[!-~]([ -~]*[!-~])?$"
@@ -159,6 +188,18 @@ class Settings(BaseSettings):
         if self.app_env is AppEnv.PROD and self.http_site_relay_url is not None:
             raise ValueError("HTTP_SITE_RELAY_URL is for sandboxes and is refused in prod")
         return self
+
+    @property
+    def service_urls(self) -> tuple[str, ...]:
+        """The base URLs of the services that are asked; they may lie inside our own network."""
+        names = [name for name in type(self).model_fields if name.endswith("_base_url")]
+        return (*(getattr(self, name) for name in names), self.rdap_bootstrap_url)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Every key and password that is set, for those who keep them out of texts."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr))
 
     @property
     def schedule_is_on(self) -> bool:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
+from devstack.sandbox.http_server import Request
 from devstack.sandbox.samples import Answer, derive, error_answers, json_answer, payload_of, text_of, to_json
 
 API = "https://api.github.com"
@@ -63,10 +64,14 @@ class GitHub:
             (GIST_ROUTE, lambda gist_id, _: ERRORS.get(gist_id.lower()) or _gist(gist_id)),
         )
 
-    def answer(self, path: str, headers: Mapping[str, str], origin: str) -> Answer:
-        """Answer a GET of `path`, which starts after the base URL; `origin` is where redirects lead."""
-        if "user-agent" not in headers:
+    def answer(self, request: Request, path: str) -> Answer:
+        """Answer a GET of `path`, which starts after the base URL."""
+        if request.method not in {"GET", "HEAD"}:
+            return json_answer({"message": "Method Not Allowed"}, status=405)
+        if "user-agent" not in request.headers:
             return ERRORS["no-user-agent"]
+        base = request.path.removesuffix(path)
+        origin = f"http://{request.headers.get('host', '')}{base}"
         path = unquote(path)
         for route, respond in self._routes:
             if match := route.fullmatch(path):

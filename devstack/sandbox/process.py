@@ -54,6 +54,18 @@ class SandboxServer(Server):
             "TRACKER_API_KEY": self.tracker_key,
             "GITHUB_BASE_URL": f"{self.url}/github",
             "X_SYNDICATION_BASE_URL": f"{self.url}/x",
+            "X_OEMBED_BASE_URL": f"{self.url}/x-oembed",
+            "X_API_BASE_URL": f"{self.url}/x-api",
+            "TWITTERAPIIO_BASE_URL": f"{self.url}/twitterapiio",
+            "YOUTUBE_BASE_URL": f"{self.url}/youtube",
+            "YOUTUBE_SITE_BASE_URL": f"{self.url}/youtube-site",
+            "REDDIT_BASE_URL": f"{self.url}/reddit",
+            "REDDIT_LOGIN_BASE_URL": f"{self.url}/reddit-login",
+            "TELEGRAM_BASE_URL": f"{self.url}/telegram",
+            "TELEGRAM_BOT_BASE_URL": f"{self.url}/telegram-bot",
+            "TIKTOK_BASE_URL": f"{self.url}/tiktok",
+            "APIFY_BASE_URL": f"{self.url}/apify",
+            "RDAP_BOOTSTRAP_URL": f"{self.url}/rdap/dns.json",
             "HTTP_SITE_RELAY_URL": f"{self.url}/relay",
         }
 

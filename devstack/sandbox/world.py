@@ -12,6 +12,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeAlias
 from urllib.parse import parse_qs
 
 from devstack.sandbox import syndication, web
@@ -25,9 +26,10 @@ from devstack.sandbox.tracker import BadTokens, Tracker, decode_tokens, encode_t
 ADMIN = "/_sandbox/"
 TRACKER_LIST = "/tracker/api/v1/tokens"
 TRACKER_BY_ADDRESSES = "/tracker/api/v1/tokens/by-addresses"
-GITHUB = "/github"
 TWEET_RESULT = "/x/tweet-result"
 RELAY = "/relay"
+# Gets the request and its path below the service's folder.
+Service: TypeAlias = Callable[[Request, str], Answer]
 NO_CONTENT = Answer(status=204, headers={}, body=b"")
 
 
@@ -38,7 +40,7 @@ class World:
         self._latency_ms = latency_ms
         self._faults = Faults()
         self._tracker = Tracker(tracker_key)
-        self._github = GitHub()
+        self._services = _services()
         self._calls: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
         self._routes: dict[str, Callable[[Request], Answer]] = {
@@ -84,11 +86,11 @@ class World:
     def _answer(self, request: Request, path: str) -> Answer:
         if path == TRACKER_BY_ADDRESSES and request.method == "POST":
             return self._by_addresses(request)
+        name, _, rest = path.removeprefix("/").partition("/")
+        if service := self._services.get(name):
+            return service(request, f"/{rest}")
         if request.method not in {"GET", "HEAD"}:
             return json_answer({"message": "Method Not Allowed"}, status=405)
-        if path.startswith(f"{GITHUB}/"):
-            origin = f"http://{request.headers.get('host', '')}{GITHUB}"
-            return self._github.answer(path.removeprefix(GITHUB), request.headers, origin)
         respond = self._routes.get(path)
         return respond(request) if respond else json_answer({"message": "Not Found"}, status=404)
 
@@ -126,7 +128,12 @@ class World:
         self._addresses.clear()
         self._faults.set([])
         self._tracker.tokens = default_tokens()
-        self._github = GitHub()
+        self._services = _services()
+
+
+def _services() -> dict[str, Service]:
+    """The services that have a folder of their own, as they are at the start."""
+    return {"github": GitHub().answer}
 
 
 def _relayed_url(request: Request) -> str:

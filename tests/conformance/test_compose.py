@@ -90,13 +90,21 @@ def test_compose_refuses_to_start_without_what_is_required() -> None:
 
 
 def test_no_secret_has_a_default() -> None:
-    secrets = {name for name, _ in interpolations(COMPOSE) if re.search(r"KEY|TOKEN$|PASSWORD|AUTH$", name)}
+    secrets = {
+        name for name, _ in interpolations(COMPOSE) if re.search(r"KEY|TOKEN$|PASSWORD|AUTH$|SECRET$", name)
+    }
     assert secrets == {
+        "APIFY_TOKEN",
         "APP_SECRET_KEY",
         "FLOWER_BASIC_AUTH",
         "GITHUB_TOKEN",
         "POSTGRES_PASSWORD",
+        "REDDIT_CLIENT_SECRET",
+        "TELEGRAM_BOT_TOKEN",
         "TRACKER_API_KEY",
+        "TWITTERAPIIO_API_KEY",
+        "X_API_BEARER_TOKEN",
+        "YOUTUBE_API_KEY",
     }
     for name, mode in interpolations(COMPOSE):
         assert name not in secrets or mode.startswith(":?") or mode == ":-"

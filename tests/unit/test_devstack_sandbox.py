@@ -11,6 +11,7 @@ import pytest
 from devstack.sandbox import github, syndication, web
 from devstack.sandbox.faults import Fault, Faults
 from devstack.sandbox.github import GitHub
+from devstack.sandbox.http_server import Request
 from devstack.sandbox.samples import Answer
 
 AGENT = {"user-agent": "test"}
@@ -21,7 +22,11 @@ def body(answer: Answer) -> Any:
 
 
 def ask_github(path: str, service: GitHub | None = None) -> Answer:
-    return (service or GitHub()).answer(path, AGENT, "http://sandbox/github")
+    return (service or GitHub()).answer(get(f"/github{path}", **AGENT), path)
+
+
+def get(target: str, **headers: str) -> Request:
+    return Request(method="GET", target=target, headers={"host": "sandbox", **headers}, body=b"")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,7 @@ def test_every_recorded_case_of_github_can_be_asked_for() -> None:
 
 
 def test_a_call_without_user_agent_is_refused_as_by_github() -> None:
-    assert GitHub().answer("/users/a", {}, "").body.strip().startswith(b"Request forbidden")
+    assert GitHub().answer(get("/github/users/a"), "/users/a").body.strip().startswith(b"Request forbidden")
 
 
 def test_a_login_has_one_id_in_whatever_case_and_place() -> None:

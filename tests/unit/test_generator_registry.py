@@ -38,9 +38,9 @@ def test_each_place_has_its_source_or_a_reason_for_having_none(
     generators: Generators, url: str, source: str | None, is_paid_only: bool
 ) -> None:
     way = route(url)
-    generator = generators.for_route(way)
+    generator = generators.for_route(way, is_paid_enabled=False)
     assert (None if generator is None else generator.source) == source
-    assert generators.paid_only(way) is is_paid_only
+    assert generators.costs_money(way) is is_paid_only
 
 
 def test_the_names_of_the_sources_are_distinct_and_none_costs_money_yet(clock: FakeClock) -> None:

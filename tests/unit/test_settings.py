@@ -179,6 +179,8 @@ def test_the_schedule_runs_in_prod_unless_told_otherwise(
     [
         ("TRACKER_API_KEY", "hidden-1"),
         ("GITHUB_TOKEN", "hidden-1"),
+        ("TELEGRAM_BOT_TOKEN", "hidden-1"),
+        ("APIFY_TOKEN", "hidden-1"),
         ("BROKER_URL", "redis://:hidden-1@redis:6379/0"),
         ("RESULT_BACKEND_URL", "redis://:hidden-1@redis:6379/0"),
         ("REDIS_URL", "redis://:hidden-1@redis:6379/0"),

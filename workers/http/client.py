@@ -95,10 +95,9 @@ class OutboundClient:
         self._user_agent = settings.http_user_agent
         self._limits = _CallLimits.of(settings)
         self._relay_url = settings.http_site_relay_url
-        services = (settings.tracker_base_url, settings.github_base_url, settings.x_syndication_base_url)
-        self._trusted = frozenset(Origin.of(url) for url in services)
+        self._trusted = frozenset(Origin.of(url) for url in settings.service_urls)
         self._relay = frozenset({Origin.of(self._relay_url)} if self._relay_url else ())
-        self._redactor = Redactor(_secrets_of(settings))
+        self._redactor = Redactor(settings.secrets)
         self._site_ports = site_ports
         self._resolve = resolve
         self._connect = connect
@@ -290,11 +289,6 @@ class OutboundClient:
     def _clean_cause(self, error: Exception) -> Exception | None:
         """The error itself as the cause, unless its text would carry a secret into a log."""
         return error if self._redactor.is_clean(str(error)) else None
-
-
-def _secrets_of(settings: Settings) -> list[str]:
-    secrets = (settings.app_secret_key, settings.tracker_api_key, settings.github_token)
-    return [secret.get_secret_value() for secret in secrets if secret is not None]
 
 
 def _with_query(request: Request) -> str:

@@ -20,7 +20,7 @@ from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
 from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status, status_of_error
-from workers.social_recording.generators.generator import CallCounter, FetchContext
+from workers.social_recording.generators.generator import CallCounter, FetchContext, Generator
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects
 from workers.social_recording.object_graph import ContentDraft, ObjectGroup, SocialObjectGraph
@@ -126,12 +126,9 @@ class URLCollector:
         if leads_inside(url):
             return None
         way = route(url)
-        generator = self._generators.for_route(way)
-        is_free = way.needs_no_call or (generator is not None and not generator.is_paid)
-        if is_free or (generator is not None and self._limits.is_paid_enabled):
+        if way.needs_no_call or self._generator_for(way) is not None:
             return None
-        costs_money = generator is not None or self._generators.paid_only(way)
-        if costs_money and not self._limits.is_paid_enabled:
+        if not self._limits.is_paid_enabled and self._generators.costs_money(way):
             return FetchStatus.SKIPPED_PAID
         return FetchStatus.UNSUPPORTED
 
@@ -173,12 +170,15 @@ class URLCollector:
         if stored is not None:
             self._writer.link_stored(stored, link_context)
             return
-        generator = self._generators.for_route(way)
+        generator = self._generator_for(way)
         if way.needs_no_call or generator is None:
             graph = graph_of_route(way, self._clock.now())
         else:
             graph = generator.generate(way, context)
         self._writer.write(graph, link_context, known_absent=True)
+
+    def _generator_for(self, way: Route) -> Generator | None:
+        return self._generators.for_route(way, is_paid_enabled=self._limits.is_paid_enabled)
 
     def _failed(self, order: URLOrder, exc: Exception, *, attempted: bool) -> FetchOutcome:
         status, reason = status_of_error(exc)

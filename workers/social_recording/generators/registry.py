@@ -27,6 +27,8 @@ class PaidPlace:
         return way.platform is self.platform and (self.objects is None or way.object in self.objects)
 
 
+# For a place that several support, the first one that may be used is asked: what is free comes first, unless it
+# shows less than a platform's paid source does.
 GENERATORS: tuple[Callable[[OutboundClient, Settings], Generator], ...] = (
     GitHubGenerator,
     XGenerator,
@@ -47,10 +49,14 @@ class Generators:
     def __init__(self, http: OutboundClient, settings: Settings) -> None:
         self._generators = tuple(build(http, settings) for build in GENERATORS)
 
-    def for_route(self, way: Route) -> Generator | None:
-        """The first generator that supports `way`; None when there is none."""
-        return next((each for each in self._generators if each.supports(way)), None)
+    def for_route(self, way: Route, *, is_paid_enabled: bool) -> Generator | None:
+        """The first generator that supports `way` and may be used; None when there is none."""
+        for each in self._generators:
+            if (is_paid_enabled or not each.is_paid) and each.supports(way):
+                return each
+        return None
 
-    def paid_only(self, way: Route) -> bool:
-        """Whether only money would help: no free source exists for such a place."""
-        return any(place.holds(way) for place in PAID_PLACES)
+    def costs_money(self, way: Route) -> bool:
+        """Whether money would help where no free source does: there is a paid one, with its key or without."""
+        has_key = any(each.is_paid and each.supports(way) for each in self._generators)
+        return has_key or any(place.holds(way) for place in PAID_PLACES)
