@@ -15,17 +15,44 @@ from pydantic.json_schema import SkipJsonSchema
 from workers.clock import to_iso
 from workers.jobs.record import JobState
 from workers.services import JOB_KINDS
+from workers.social_graph.vocabulary import (
+    ContentSubtype,
+    FetchStatus,
+    LinkStatus,
+    ObjectKind,
+    Platform,
+    VenueSubtype,
+)
 
 JOB_KIND_NAMES = sorted(JOB_KINDS)
 ERROR_CODE = r"[A-Z][A-Z_]*"
 _TIME = {"type": "string", "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"]}
 _EXAMPLE_ID = "0b6f3a52-6d4e-4a60-9d0c-8a3f5f1f2c11"
+EXAMPLE_ADDRESS = "So11111111111111111111111111111111111111112"
+EXAMPLE_OBJECT_ID = "65a1b2c3d4e5f60718293a4b"
 
 Time = Annotated[datetime, PlainSerializer(to_iso, return_type=str), WithJsonSchema(_TIME)]
 JobID = Annotated[str, Field(json_schema_extra={"format": "uuid"}, examples=[_EXAMPLE_ID])]
 KindName = Annotated[str, Field(json_schema_extra={"enum": list(JOB_KIND_NAMES)})]
 Code = Annotated[str, Field(pattern=f"^{ERROR_CODE}$", description="stable; made for programs")]
 Path = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
+Address = Annotated[str, Field(description="the mint's public key in base58", examples=[EXAMPLE_ADDRESS])]
+ObjectID = Annotated[str, Field(pattern="^[0-9a-f]{24}$", examples=[EXAMPLE_OBJECT_ID])]
+Label = Annotated[
+    str,
+    Field(
+        description="how it is called now: a handle, a title, a name, else a URL", examples=["nightharbor"]
+    ),
+]
+PlatformKey = Annotated[str, Field(description="the platform's own lasting id", examples=["44196397"])]
+EntryURL = Annotated[
+    str, Field(description="the token's URL that leads there", examples=["https://x.com/nightharbor"])
+]
+Depth = Annotated[
+    int, Field(ge=0, description="0 is what the URL itself shows, 1 what was reached through it")
+]
+LinkedAt = Annotated[Time, Field(description="when the link was made; the axis of `asOf`")]
+AsOf = Annotated[Time, Field(description="the cut that was made; it includes its own instant")]
 
 
 class _Document(BaseModel):
@@ -113,6 +140,194 @@ class JobList(_Document):
 
     data: list[JobInList]
     meta: PageMeta
+    links: PageLinks | SkipJsonSchema[None] = None
+
+
+class TokenURL(_Document):
+    """One URL of a token and the last outcome of collecting it; `reason` is a stable code."""
+
+    url: str
+    status: FetchStatus
+    reason: str | None
+    attempts: Annotated[int, Field(ge=0, description="calls made to the outside")]
+    attempted_at: Time | None
+
+
+class TokenWeb(_Document):
+    """What is known of a token's own domain."""
+
+    domain: str | None
+    domain_created_at: Time | None
+    scan_time: Time | None
+
+
+class Token(_Document):
+    """A token as it is now; `createdAt` is when it was first seen."""
+
+    address: Address
+    symbol: str | None
+    first_transfer_at: Time | None
+    created_at: Time
+    updated_at: Time | None
+    urls: list[TokenURL]
+    web: TokenWeb | SkipJsonSchema[None] = None
+    fingerprints: Annotated[
+        list[str] | SkipJsonSchema[None],
+        Field(description="`kind:value`, shared by tokens of one maker", examples=[["domain:example.org"]]),
+    ] = None
+
+
+class _AnyObject(_Document):
+    kind: ObjectKind
+    id: ObjectID
+    platform: Platform
+    subtype: Annotated[
+        ContentSubtype | VenueSubtype | None, Field(description="null for accounts, which have none")
+    ]
+
+
+class GraphObject(_AnyObject):
+    """A content, an account or a venue."""
+
+    platform_key: PlatformKey | None
+    label: Label
+
+
+class LinkedObject(_AnyObject):
+    """One object that one URL of a token leads to; `status` is the link's, of the time when it was made."""
+
+    platform_key: PlatformKey | None
+    label: Label | None
+    status: LinkStatus
+    entry_url: EntryURL
+    depth: Depth
+    name_match: Annotated[
+        bool | None, Field(description="whether a Telegram venue has the token's name; null elsewhere")
+    ]
+    linked_at: LinkedAt
+
+
+class AsOfMeta(PageMeta):
+    """The cut, and where the next page starts."""
+
+    as_of: AsOf
+
+
+class TokenObjects(_Document):
+    """A token and a page of the objects its URLs led to, oldest link first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "token": {
+                        "address": EXAMPLE_ADDRESS,
+                        "symbol": "HARBOR",
+                        "firstTransferAt": "2026-01-08T04:00:00.000Z",
+                        "createdAt": "2026-01-08T05:10:02.417Z",
+                        "updatedAt": "2026-01-08T05:10:02.417Z",
+                        "urls": [
+                            {
+                                "url": "https://x.com/nightharbor",
+                                "status": "ok",
+                                "reason": None,
+                                "attempts": 1,
+                                "attemptedAt": "2026-01-08T05:10:00.120Z",
+                            }
+                        ],
+                    },
+                    "data": [
+                        {
+                            "kind": "accounts",
+                            "id": EXAMPLE_OBJECT_ID,
+                            "platform": "x",
+                            "subtype": None,
+                            "platformKey": "44196397",
+                            "label": "nightharbor",
+                            "status": "ok",
+                            "entryUrl": "https://x.com/nightharbor",
+                            "depth": 0,
+                            "nameMatch": None,
+                            "linkedAt": "2026-01-08T05:10:00.120Z",
+                        }
+                    ],
+                    "meta": {"asOf": "2026-01-31T00:00:00.000Z", "cursor": None},
+                }
+            ]
+        }
+    )
+
+    token: Token
+    data: list[LinkedObject]
+    meta: AsOfMeta
+    links: PageLinks | SkipJsonSchema[None] = None
+
+
+class ReferringToken(_Document):
+    """A token that leads to an object, with the first link that did: its URL, its depth, its time."""
+
+    address: Address
+    symbol: str | None
+    entry_url: EntryURL
+    depth: Depth
+    linked_at: LinkedAt
+    first_transfer_at: Time | None
+
+
+class ReferencesMeta(AsOfMeta):
+    """How many tokens led to the object by the cut, each counted once; not only those of this page."""
+
+    count_direct: Annotated[
+        int, Field(ge=0, description="tokens with a URL that itself shows the object (depth 0)")
+    ]
+    count_all: Annotated[
+        int, Field(ge=0, description="tokens that led to it in any way: the rows of all pages")
+    ]
+
+
+class ObjectTokens(_Document):
+    """An object and a page of the tokens that led to it, each once, in the order of their first links."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "object": {
+                        "kind": "accounts",
+                        "id": EXAMPLE_OBJECT_ID,
+                        "platform": "x",
+                        "subtype": None,
+                        "platformKey": "44196397",
+                        "label": "nightharbor",
+                    },
+                    "data": [
+                        {
+                            "address": EXAMPLE_ADDRESS,
+                            "symbol": "HARBOR",
+                            "entryUrl": "https://x.com/nightharbor",
+                            "depth": 0,
+                            "linkedAt": "2026-01-08T05:10:00.120Z",
+                            "firstTransferAt": "2026-01-08T04:00:00.000Z",
+                        }
+                    ],
+                    "meta": {
+                        "asOf": "2026-01-31T00:00:00.000Z",
+                        "countDirect": 1,
+                        "countAll": 2,
+                        "cursor": "19b9be32e0801a3f0c5d2e7b9468",
+                    },
+                    "links": {
+                        "next": "/api/v1/internal/social-recording/objects/accounts/"
+                        f"{EXAMPLE_OBJECT_ID}/tokens?asOf=2026-01-31T00:00:00.000Z&limit=1&cursor=19b9be32e0801a3f0c5d2e7b9468"
+                    },
+                }
+            ]
+        }
+    )
+
+    target: Annotated[GraphObject, Field(alias="object")]
+    data: list[ReferringToken]
+    meta: ReferencesMeta
     links: PageLinks | SkipJsonSchema[None] = None
 
 

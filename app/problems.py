@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from werkzeug.exceptions import HTTPException
 
 from app import documents
-from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound
+from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound, RetryableError
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict
+from workers.social_graph.graph_reader import ObjectNotFound, TokenNotFound
 from workers.social_recording.job_kinds import StatusNotRetryable
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,13 @@ TABLE: tuple[tuple[type[ConvergeError], int, str], ...] = (
     (StatusNotRetryable, 422, "STATUS_NOT_RETRYABLE"),
     (IdempotencyConflict, 422, "IDEMPOTENCY_KEY_REUSED"),
     (AlreadyFinished, 409, "JOB_ALREADY_FINISHED"),
+    (TokenNotFound, 404, "TOKEN_NOT_FOUND"),
+    (ObjectNotFound, 404, "OBJECT_NOT_FOUND"),
     (NotFound, 404, "JOB_NOT_FOUND"),
     (InvalidInput, 400, "VALIDATION"),
     (BrokerUnavailable, 503, "BROKER_UNAVAILABLE"),
+    # What is left of this family here is a store of the graph that does not answer.
+    (RetryableError, 503, "STORE_UNAVAILABLE"),
 )
 # How a job that failed is answered to a caller that waited for it.
 JOB_STATUS = {

@@ -83,8 +83,10 @@ _DOCUMENTS = (
     documents.Alive,
     documents.Job,
     documents.JobList,
+    documents.ObjectTokens,
     documents.Problem,
     documents.Ready,
+    documents.TokenObjects,
 )
 
 

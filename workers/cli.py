@@ -1,4 +1,4 @@
-"""The `converge` command: everything on this machine, or one job against the configured stores.
+"""The `converge` command: everything on this machine, or jobs and look-ups against the configured stores.
 
 Exit codes: 0 done, 1 the job failed or something differs, 2 wrong use or bad settings, 130 stopped by Ctrl-C.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -17,7 +18,9 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from workers.clock import to_iso
 from workers.errors import ConvergeError
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
@@ -25,12 +28,15 @@ from workers.mongo import connect
 from workers.progress_bar import progress_bar
 from workers.services import JobAccess, open_job_access
 from workers.settings import Settings, SettingsError, read_settings
+from workers.social_graph.graph_reader import GraphReader, TokenView
 from workers.social_graph.indexes import migrate as migrate_indexes
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_graph.wallets import is_public_key
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 
 FAILED, MISUSED = 1, 2
 POLL_S = 0.5
+PAGE_SIZE = 200
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 jobs_commands = typer.Typer(no_args_is_help=True, help="Look at jobs, cancel one.")
@@ -191,6 +197,61 @@ def cancel(job_id: str) -> None:
     except ConvergeError as exc:
         _end(str(exc), FAILED)
     out.print(f"{job.record.id} {job.state.value}, cancel asked for", highlight=False)
+
+
+@main.command()
+def tokens(
+    address: Annotated[str, typer.Argument(help="mint address")],
+    *,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%dT%H:%M:%S%z"], help="links made by then, inclusive; by default all"),
+    ] = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Show one token, its URLs, and what they lead to."""
+    if not is_public_key(address):
+        _end("address: must be a public key: 32 bytes in base58", MISUSED)
+    try:
+        view = _whole_token(open_job_access(_settings()).graph, address, as_of)
+    except ConvergeError as exc:
+        _end(str(exc), FAILED)
+    if as_json:
+        sys.stdout.write(json.dumps(view.to_json()) + "\n")
+    else:
+        _show_token(view)
+
+
+def _show_token(view: TokenView) -> None:
+    token = view.token
+    out.print(_cell(f"{token.address} {token.symbol or ''} first seen {to_iso(token.created_at)}"))
+    urls = Table("url", "status", "reason", "attempts", "tried")
+    for each in token.social_urls:
+        tried = each.attempted_at and to_iso(each.attempted_at)
+        urls.add_row(*map(_cell, (each.url, each.status.value, each.reason, each.attempts, tried)))
+    out.print(urls)
+    linked = Table("linked", "kind", "where", "what", "depth", "through", "id")
+    for found in view.objects:
+        link = found.link
+        where = f"{link.platform} {link.subtype or ''}"
+        what = found.card and found.card.label
+        cells = (to_iso(link.created_at), link.object, where, what, link.link_depth, link.entry_url)
+        linked.add_row(*map(_cell, (*cells, link.object_id)))
+    out.print(linked)
+
+
+def _whole_token(graph: GraphReader, address: str, as_of: datetime | None) -> TokenView:
+    """The token with the objects of all pages."""
+    view = graph.token(address, as_of=as_of, limit=PAGE_SIZE)
+    while view.next_from is not None:
+        page = graph.token(address, as_of=view.as_of, limit=PAGE_SIZE, after=view.next_from)
+        view = dataclasses.replace(page, objects=(*view.objects, *page.objects))
+    return view
+
+
+def _cell(value: object) -> Text:
+    """A value as a terminal may show it: names come from strangers and must not steer it."""
+    return Text("" if value is None else re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", str(value)))
 
 
 def _run_job(settings: Settings, submit: Callable[[JobAccess], Job], *, as_json: bool) -> None:

@@ -15,16 +15,27 @@ Filter: TypeAlias = Mapping[str, Any]
 MongoDatabase: TypeAlias = Database[Document]
 
 
-def connect(settings: Settings) -> MongoDatabase:
-    """Open the database; nothing is sent before the first operation.
+# Somebody waits for the answer and holds a thread: a store that is down is told within two seconds, one that
+# does not answer within three.
+IMPATIENT_SELECTION_MS = 2000
+IMPATIENT_OPERATION_MS = 3000
+
+
+def connect(settings: Settings, *, is_impatient: bool = False) -> MongoDatabase:
+    """Open the database; it connects with the first operation, not before.
 
     Times come back aware, in UTC. Every operation ends within the time limit, counted from its start.
     """
+    timeout_ms = selection_ms = settings.mongo_timeout_ms
+    if is_impatient:
+        timeout_ms = min(timeout_ms, IMPATIENT_OPERATION_MS)
+        selection_ms = min(timeout_ms, IMPATIENT_SELECTION_MS)
     client: MongoClient[Document] = MongoClient(
         settings.mongo_url,
         tz_aware=True,
-        timeoutMS=settings.mongo_timeout_ms,
-        serverSelectionTimeoutMS=settings.mongo_timeout_ms,
+        connect=False,
+        timeoutMS=timeout_ms,
+        serverSelectionTimeoutMS=selection_ms,
         appname="converge",
     )
     return client[settings.mongo_database]

@@ -30,6 +30,7 @@ from workers.jobs.service import JobService
 from workers.leases import LeaseStore
 from workers.mongo import connect
 from workers.settings import Settings, read_settings
+from workers.social_graph.graph_reader import GraphReader
 from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_recording.generators.registry import Generators
@@ -59,12 +60,12 @@ def connect_redis(settings: Settings, *, retries: int) -> Redis:
 
 
 class JobAccess:
-    """What the API and the command line need: asking for jobs and looking at them and at the stores."""
+    """What the API and the command line need: asking for jobs, looking at them, the graph and the stores."""
 
     def __init__(self, settings: Settings, clock: Clock, messenger: CeleryMessenger, redis: Redis) -> None:
         self.settings = settings
         self._redis = redis
-        self._database = connect(settings)
+        self._database = connect(settings, is_impatient=True)
         self._probe = WorkerProbe(redis, messenger, clock, queues=("jobs", "records"))
         self.store = JobStore(redis, retention_s=settings.job_retention_days * SECONDS_PER_DAY)
         self.jobs = JobService(
@@ -74,6 +75,7 @@ class JobAccess:
             kinds=JOB_KINDS.keys(),
             queue_expires_s=settings.job_queue_expires_s,
         )
+        self.graph = GraphReader(self._database, clock)
 
     def close(self) -> None:
         """Close the connections; for processes that go on without them, such as tests."""

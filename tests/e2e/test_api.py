@@ -281,6 +281,8 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
         "/api/v1/jobs/<jobId>/cancel",
         RECONCILE,
         RETRY,
+        "/api/v1/internal/social-recording/tokens/<address>",
+        "/api/v1/internal/social-recording/objects/<kind>/<id>/tokens",
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 import requests
 from celery.schedules import crontab
 
+from devstack.sandbox.tokens import address_of
 from devstack.server import plain_environ
 from devstack.stack import FLOWER_USER, Stack
 from tests.conftest import make_settings
@@ -22,6 +23,7 @@ from tests.waiting import wait_until
 from workers.celery_app import create_celery
 
 PYTHON = (sys.executable, "-m")
+NOBODYS = address_of("never recorded")
 PROCESSES = {
     "api": (*PYTHON, "gunicorn", "app.wsgi:app", "-b", "127.0.0.1:0", "--no-control-socket"),
     "worker": (*PYTHON, "celery", "-A", "workers", "worker", "-P", "threads"),
@@ -31,6 +33,7 @@ PROCESSES = {
         *(*PYTHON, "workers.cli", "reconcile"),
         *("--start", "2026-01-01T00:00:00Z", "--end", "2026-01-02T00:00:00Z"),
     ),
+    "tokens": (*PYTHON, "workers.cli", "tokens", NOBODYS),
 }
 GOOD = {
     "APP_SECRET_KEY": "a-key",
@@ -111,7 +114,7 @@ def test_the_guard_cannot_be_dropped_in_prod_by_one_setting_alone(checkout: Path
 
 def test_a_store_that_is_away_ends_the_command_with_a_sentence(checkout: Path) -> None:
     environ = {**GOOD, "MONGO_URL": "mongodb://127.0.0.1:9", "MONGO_TIMEOUT_MS": "300"}
-    for process in ("migrate", "reconcile"):
+    for process in ("migrate", "reconcile", "tokens"):
         done = run(PROCESSES[process], environ, checkout)
         assert done.returncode == 1
         assert done.stderr.strip()
@@ -153,6 +156,33 @@ def test_a_reconcile_and_a_retry_from_the_command_line(stack: Stack, operator: O
     assert converge(stack, "jobs", "cancel", job["id"]).returncode == 1
 
 
+def test_a_recorded_token_is_shown_on_the_command_line_as_over_http(stack: Stack, operator: Operator) -> None:
+    [token] = operator.set_tokens([{"website": "https://github.com/shown-owner/shown"}])
+    address = token["tokenAddress"]
+    assert converge(stack, "tokens", address).returncode == 1, "not recorded yet"
+    operator.run("reconcile")
+    shown = converge_json(stack, "tokens", address)
+    url = f"{stack.api_url}/api/v1/internal/social-recording/tokens/{address}"
+    served = operator.session.get(url, params={"asOf": shown["meta"]["asOf"]}, timeout=10).json()
+    assert shown == served
+    assert [(row["kind"], row["depth"]) for row in shown["data"]] == [("contents", 0), ("accounts", 1)]
+    assert converge_json(stack, "tokens", address, "--as-of", "2026-01-01T00:00:00Z")["data"] == []
+
+
+def test_the_names_of_strangers_do_not_steer_the_terminal(stack: Stack, operator: Operator) -> None:
+    [token] = operator.set_tokens([{"website": "https://github.com/steering-owner/steering"}])
+    operator.run("reconcile")
+    name = "\x1b[2Jgone [bold red]loud[/]"
+    found = operator.database.accounts.update_one(
+        {"source_urls.url": "https://github.com/steering-owner"}, {"$set": {"handles.0.value": name}}
+    )
+    assert found.matched_count == 1
+    done = converge(stack, "tokens", token["tokenAddress"])
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[2J" not in done.stdout
+    assert "[bold" in done.stdout, "it is text, no markup"
+
+
 def test_a_failed_job_fails_its_command_and_says_why(stack: Stack, operator: Operator) -> None:
     operator.set_tokens(sites(1))
     operator.sandbox.set_faults({"route": "/tracker/", "status": 403})
@@ -168,6 +198,9 @@ def test_a_failed_job_fails_its_command_and_says_why(stack: Stack, operator: Ope
         (("retry", "--status", "ok"), 2, "ok"),
         (("retry", "--status", "foo"), 2, "foo"),
         (("retry", "--token", "no address"), 2, "token"),
+        (("tokens", "no-address"), 2, "address"),
+        (("tokens", NOBODYS, "--as-of", "2026-01-01T00:00:00"), 2, "as-of"),
+        (("tokens", NOBODYS), 1, NOBODYS),
         (("jobs", "show", "never-issued"), 1, "never-issued"),
         (("jobs", "list", "--kind", "no.such"), 1, "no.such"),
     ],
