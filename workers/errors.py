@@ -3,7 +3,7 @@
     ConvergeError
     ├── RetryableError(retry_in_s)      the same call may succeed later
     │   ├── FetchFailed                 a social source did not give an answer about the target
-    │   │   └── CreditExhausted         ... because the budget of a paid source is used up
+    │   │   └── CreditExhausted         ... because the budget of a source is used up
     │   └── UpstreamFailed              the tracker finally failed
     ├── PermanentError                  the same call fails the same way for ever
     │   ├── InvalidInput(field)         the caller's fault
@@ -51,10 +51,13 @@ class FetchFailed(RetryableError):
 
 
 class CreditExhausted(FetchFailed):
-    """The paid `source` has no credit left; it says nothing about the URL."""
+    """The budget of `source` is used up, in money or in calls; it says nothing about the URL.
 
-    def __init__(self, message: str, *, source: str) -> None:
-        super().__init__(message, reason="credit_exhausted")
+    `retry_in_s` is the time until there is a new one, where that is known.
+    """
+
+    def __init__(self, message: str, *, source: str, retry_in_s: float | None = None) -> None:
+        super().__init__(message, reason="credit_exhausted", retry_in_s=retry_in_s)
         self.source = source
 
 

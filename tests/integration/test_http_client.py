@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import logging
 import socket
 import socketserver
 import threading
@@ -404,6 +405,23 @@ def test_a_redirect_without_a_place_or_of_a_post_is_returned_as_it_is(site: Site
     assert ask(client, f"{site.url}/a").status == 302
     assert ask(client, f"{site.url}/b", method="POST", json_body={}).status == 307
     assert len(site.requests) == 2
+
+
+def test_a_redirect_that_nobody_wants_to_follow_is_the_answer(site: Site) -> None:
+    site.pages["/a"] = redirect("https://elsewhere.example.com/")
+    response = ask(client_for(site), f"{site.url}/a", redirects=Redirects.NEVER)
+    assert (response.status, response.headers["location"]) == (302, "https://elsewhere.example.com/")
+    assert (response.url, len(site.requests)) == (f"{site.url}/a", 1)
+
+
+def test_a_key_in_a_path_is_in_no_log_however_much_is_logged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.pages["/bot1:secret-key/getMe"] = page(b"{}")
+    with caplog.at_level(logging.DEBUG):
+        assert ask(client_for(site), f"{site.url}/bot1:secret-key/getMe").status == 200
+        assert ask(client_for(site), f"{site.url}/bot1:secret-key/getNothing").status == 404
+    assert "secret-key" not in caplog.text
 
 
 def test_a_service_is_not_followed_to_another_origin_with_its_key(site: Site) -> None:

@@ -299,7 +299,9 @@ def _with_query(request: Request) -> str:
 
 
 def _location(request: Request, response: Response) -> str | None:
-    """Where a redirect leads, as text; None for any other answer."""
+    """Where a redirect that is to be followed leads, as text; None for any other answer."""
+    if request.redirects is Redirects.NEVER:
+        return None
     if request.method != "GET" or response.status not in _REDIRECT_STATUSES:
         return None
     location = response.headers.get("location", "")

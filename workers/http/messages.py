@@ -30,10 +30,14 @@ class Destination(StrEnum):
 
 
 class Redirects(StrEnum):
-    """How far a redirect is followed. Only GET ever follows one."""
+    """How far a redirect is followed. Only GET ever follows one.
+
+    With `NEVER` the redirect itself is the answer: its `location` says something about the target.
+    """
 
     ANYWHERE = "anywhere"
     SAME_ORIGIN = "same_origin"
+    NEVER = "never"
 
 
 class LargeBody(StrEnum):

@@ -5,6 +5,7 @@ This module is the only one that reaches into urllib3's connection classes.
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from http.cookiejar import DefaultCookiePolicy
@@ -104,6 +105,8 @@ class DialedAdapter(HTTPAdapter):
 
 def build_session(dialer: Dialer) -> requests.Session:
     """A session without cookies, and deaf to proxies and passwords in the environment or home directory."""
+    # Its debug lines quote the path of every call, and there are services that want their key in the path.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
     session = requests.Session()
     session.trust_env = False
     session.headers.clear()
