@@ -191,6 +191,14 @@ def test_a_body_is_posted_as_json(site: Site) -> None:
     assert site.requests[0][1]["content-type"] == "application/json"
 
 
+def test_a_form_is_posted_as_a_form(site: Site) -> None:
+    site.pages["/a"] = page(b"{}")
+    assert ask(client_for(site), f"{site.url}/a", method="POST", form_body={"grant": "a b"}).status == 200
+    headers = site.requests[0][1]
+    assert headers["content-type"] == "application/x-www-form-urlencoded"
+    assert headers["content-length"] == str(len("grant=a+b"))
+
+
 def test_one_thread_uses_one_connection_again_and_another_thread_has_its_own(site: Site) -> None:
     site.pages["/a"] = page(b"hello")
     site.pages["/r"] = page(b"moved", 302, Location="/a")
@@ -332,6 +340,17 @@ def test_a_request_may_bring_its_own_time_limit(site: Site) -> None:
     started = time.monotonic()
     assert failure(client_for(site), f"{site.url}/drip", timeout_s=0.3).reason == "timeout"
     assert time.monotonic() - started < 1.5
+
+
+def test_a_call_may_bring_a_longer_pause_than_the_client_allows(site: Site) -> None:
+    def late(site: Site, path: str, send: Send) -> None:
+        site.closing.wait(0.4)
+        page(b"late")(site, path, send)
+
+    site.pages["/late"] = late
+    client = client_for(site, http_read_timeout_ms=200)
+    assert failure(client, f"{site.url}/late").reason == "timeout"
+    assert ask(client, f"{site.url}/late", read_timeout_s=1.5).body == b"late"
 
 
 def test_the_time_limit_covers_all_hops_together(site: Site) -> None:

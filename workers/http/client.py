@@ -220,11 +220,15 @@ class OutboundClient:
         session = self._session(is_trusted=hop.is_trusted)
         prepared = session.prepare_request(
             requests.Request(
-                request.method, hop.wire_url, headers=self._headers(request, hop), json=request.json_body
+                request.method,
+                hop.wire_url,
+                headers=self._headers(request, hop),
+                json=request.json_body,
+                data=request.form_body,
             )
         )
         adapter = session.get_adapter(hop.wire_url)
-        timeout = self._start_timer(adapter, total_s)
+        timeout = self._start_timer(adapter, request, total_s)
         started_at = self._clock.monotonic()
         if on_call is not None:
             on_call()
@@ -244,11 +248,12 @@ class OutboundClient:
             is_cut=is_cut,
         )
 
-    def _start_timer(self, adapter: BaseAdapter, total_s: float) -> tuple[float, float]:
+    def _start_timer(self, adapter: BaseAdapter, request: Request, total_s: float) -> tuple[float, float]:
         limits = self._limits
+        read_s = request.read_timeout_s or limits.read_timeout_s
         if isinstance(adapter, DialedAdapter):
-            adapter.dialer.timer.start(total_s, limits.read_timeout_s)
-        return min(limits.connect_timeout_s, total_s), min(limits.read_timeout_s, total_s)
+            adapter.dialer.timer.start(total_s, read_s)
+        return min(limits.connect_timeout_s, total_s), min(read_s, total_s)
 
     def _body_max_bytes(self, request: Request, *, is_redirect: bool) -> int:
         return (

@@ -51,8 +51,9 @@ class LargeBody(StrEnum):
 class Request:
     """One thing to ask.
 
-    `source` names the asked service in messages and limits. `headers` are sent to the first origin only.
-    `body_max_bytes` and `timeout_s` (the whole call with its redirects) override the client's own limits.
+    `source` names the asked service in messages and limits. `headers` are sent to the first origin only. A
+    body is either `json_body` or `form_body`. `body_max_bytes`, `timeout_s` (the whole call with its
+    redirects) and `read_timeout_s` (a pause in the answer) override the client's own limits.
     """
 
     source: str
@@ -62,11 +63,13 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     json_body: object = None
+    form_body: Mapping[str, str] | None = None
     retry: RetryPolicy = FREE
     redirects: Redirects = Redirects.SAME_ORIGIN
     large_body: LargeBody = LargeBody.FAIL
     body_max_bytes: int | None = None
     timeout_s: float | None = None
+    read_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
