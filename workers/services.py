@@ -21,6 +21,7 @@ from workers.celery_app import create_celery
 from workers.clock import Clock
 from workers.errors import BrokerUnavailable
 from workers.http.client import OutboundClient
+from workers.http.limiter import SourceLimiter
 from workers.jobs.fan_out import FanOutLimits, MemberDesk
 from workers.jobs.messenger import CeleryMessenger
 from workers.jobs.probe import WorkerProbe
@@ -37,10 +38,12 @@ from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
 from workers.social_recording.reconcile import Reconcile
-from workers.social_recording.recording import RecordingLimits, TokenRecorder, URLCollector
+from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import Retry, URLRetrier
+from workers.social_recording.routing import registrable_domain
 from workers.social_recording.sweep import RetrySweep
 from workers.social_recording.tracker import TrackerClient
+from workers.social_recording.url_collection import RecordingLimits, URLCollector
 
 JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
 SECONDS_PER_DAY = 86_400
@@ -118,7 +121,8 @@ class Services:
         leases = LeaseStore(redis, clock)
         database = connect(settings)
         tokens = TokenRepository(database, clock)
-        http = OutboundClient(settings, clock)
+        limiter = SourceLimiter.of(settings, redis, domain_of=registrable_domain)
+        http = OutboundClient(settings, clock, limiter=limiter)
         tracker = TrackerClient(http, settings)
         limits = RecordingLimits(
             budget_s=settings.job_target_budget_s,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import parse_qs
 
-from devstack.sandbox import syndication, web
+from devstack.sandbox import registries, syndication, web
 from devstack.sandbox.faults import RULES, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import DropConnection, HoldConnection, Request
@@ -44,7 +44,7 @@ class World:
         self._calls: Counter[str] = Counter()
         self._addresses: Counter[str] = Counter()
         self._routes: dict[str, Callable[[Request], Answer]] = {
-            RELAY: lambda request: web.answer(_relayed_url(request)),
+            RELAY: lambda request: _site(_relayed_url(request)),
             TWEET_RESULT: lambda request: syndication.answer(request.query),
             TRACKER_LIST: self._listed,
         }
@@ -133,7 +133,11 @@ class World:
 
 def _services() -> dict[str, Service]:
     """The services that have a folder of their own, as they are at the start."""
-    return {"github": GitHub().answer}
+    return {"github": GitHub().answer, "rdap": registries.listed}
+
+
+def _site(url: str) -> Answer:
+    return registries.answer(url) if registries.is_registry(url) else web.answer(url)
 
 
 def _relayed_url(request: Request) -> str:

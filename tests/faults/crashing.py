@@ -35,9 +35,10 @@ from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
-from workers.social_recording.recording import RecordingLimits, TokenRecorder, URLCollector
+from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import URLRetrier
 from workers.social_recording.tracker import TrackerClient
+from workers.social_recording.url_collection import RecordingLimits, URLCollector
 
 WRITES = ("insert", "update", "delete", "findAndModify", "bulkWrite")
 CHILD_TIMEOUT_S = 30

@@ -40,15 +40,11 @@ from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.reconcile import RECORD_TOKEN_TASK, Reconcile
-from workers.social_recording.recording import (
-    RecordingLimits,
-    TokenRecorder,
-    URLCollector,
-    graph_of_route,
-)
+from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import RETRY_URL_TASK, Retry, URLRetrier, candidate_from_json
 from workers.social_recording.routing import Route
 from workers.social_recording.tracker import TrackerClient
+from workers.social_recording.url_collection import RecordingLimits, URLCollector, graph_of_route
 
 DAY = datetime(2026, 1, 10, tzinfo=UTC)
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

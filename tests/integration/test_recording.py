@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from devstack.sandbox.registries import registered_at
 from tests.integration.recording_place import (
     OwnGenerator,
     RecordingPlace,
@@ -23,10 +24,11 @@ from workers.clock import Clock
 from workers.errors import CreditExhausted, FetchFailed, TargetBlocked, TargetGone
 from workers.leases import KEY_PREFIX, Lease, LeaseStore
 from workers.social_graph.token import TokenSocialURL
-from workers.social_graph.vocabulary import FetchStatus, ParentRelation
-from workers.social_recording.object_graph import ObjectGroup, SocialObjectGraph
-from workers.social_recording.recording import TokenOutcome, graph_of_route, token_lease, url_lease
+from workers.social_graph.vocabulary import FetchStatus, ParentRelation, Platform
+from workers.social_recording.object_graph import AccountDraft, ObjectGroup, SocialObjectGraph
+from workers.social_recording.recording import TokenOutcome, token_lease
 from workers.social_recording.routing import Route
+from workers.social_recording.url_collection import graph_of_route, url_lease
 
 __all__ = ["place", "sandbox"]
 
@@ -305,3 +307,68 @@ def test_a_live_token_that_gains_a_url_while_a_retry_repairs_another_keeps_every
     assert place.element(address, u3)["status"] == "unsupported"
     for name in ("web", "fingerprints", "created_at", "_id"):
         assert after[name] == before[name]
+
+
+def test_a_token_with_a_site_knows_its_domain_and_how_old_that_is(place: RecordingPlace) -> None:
+    url = new_site()
+    domain = url.removeprefix("https://").rstrip("/")
+    [address] = place.list_tokens({"website": f"{url}about", "twitter": f"{url}team"})
+    assert place.recorder.record(address).outcome is TokenOutcome.RECORDED
+    token = place.tokens.find_by_address(address)
+    assert token is not None
+    assert token.fingerprints == (f"domain:{domain}",)
+    assert token.web is not None
+    assert (token.web.domain, token.web.domain_created_at) == (domain, registered_at(domain))
+    assert token.web.scan_time is not None
+    assert [each.address for each in place.tokens.find_by_fingerprint(f"domain:{domain}")] == [address]
+
+
+def test_a_second_token_of_the_site_knows_its_age_without_a_call(place: RecordingPlace) -> None:
+    url = new_site()
+    domain = url.removeprefix("https://").rstrip("/")
+    first, second = place.list_tokens({"website": url}, {"website": url})
+    place.recorder.record(first)
+    calls = place.sandbox.client.calls()
+    place.recorder.record(second)
+    assert place.sandbox.client.calls().total == calls.total + 1  # the tracker's answer about the token
+    token = place.tokens.find_by_address(second)
+    assert token is not None
+    assert token.web is not None
+    assert token.web.domain_created_at == registered_at(domain)
+
+
+def test_a_site_that_cannot_be_seen_leaves_the_domain_without_an_age(place: RecordingPlace) -> None:
+    url = "https://site-gone-harbor.com/"
+    [address] = place.list_tokens({"website": url})
+    place.recorder.record(address)
+    token = place.tokens.find_by_address(address)
+    assert token is not None
+    assert token.web is not None
+    assert (token.web.domain, token.web.domain_created_at) == ("site-gone-harbor.com", None)
+    assert token.fingerprints == ("domain:site-gone-harbor.com",)
+
+
+def test_a_suspended_account_is_stored_as_unavailable_and_its_url_is_blocked(place: RecordingPlace) -> None:
+    """Also for the next token that links it, which asks nobody."""
+    url = "https://x.com/closed_account"
+
+    def show(way: Route) -> SocialObjectGraph:
+        account = AccountDraft(platform=Platform.X, url=way.url, platform_key="77", unavailable=True)
+        return SocialObjectGraph(
+            groups=(ObjectGroup(account=account),), observed_at=place.clock.now(), blocked_reason="suspended"
+        )
+
+    generator = OwnGenerator(show=show)
+    place.rebuild(generator=generator)
+    first, second = place.list_tokens({"twitter": url}, {"twitter": url})
+    for address in (first, second):
+        assert place.recorder.record(address).outcome is TokenOutcome.RECORDED
+    assert generator.calls == {url: 1}
+    elements = [place.element(address) for address in (first, second)]
+    assert [(each["status"], each["reason"], each["attempts"]) for each in elements] == [
+        ("blocked", "suspended", 1),
+        ("blocked", "account_unavailable", 0),
+    ]
+    [account] = place.database["accounts"].find()
+    assert account["moderation"] == {"unavailable": True}
+    assert {link["status"] for link in place.database["token_links"].find()} == {"unavailable"}

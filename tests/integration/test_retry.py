@@ -33,10 +33,11 @@ from workers.social_graph.token import RetryableURL, TokenRepository, TokenSocia
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RETRY, RetryRequest
 from workers.social_recording.object_graph import SocialObjectGraph
-from workers.social_recording.recording import graph_of_route, token_lease, url_lease
+from workers.social_recording.recording import token_lease
 from workers.social_recording.retry import select
 from workers.social_recording.routing import Route
 from workers.social_recording.sweep import RetrySweep
+from workers.social_recording.url_collection import graph_of_route, url_lease
 
 __all__ = ["place", "sandbox"]
 
@@ -466,3 +467,36 @@ def test_the_sweep_asks_for_what_an_empty_body_asks_for(redis: Redis, clock: Fak
     assert record is not None
     defaults = RetryRequest().with_defaults(sweeps.settings)
     assert record.request == defaults.model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize(
+    ("ago", "status"), [(timedelta(hours=1), "not_found"), (timedelta(minutes=59), "error")]
+)
+def test_a_post_that_is_not_shown_twice_with_an_hour_between_is_gone(
+    place: RecordingPlace, ago: timedelta, status: str
+) -> None:
+    def hide(_: Route) -> SocialObjectGraph:
+        raise FetchFailed("nothing is shown", reason="weak_not_found")
+
+    place.rebuild(generator=OwnGenerator(show=hide))
+    url = new_site()
+    address = place.store_token(
+        failed_url(url, attempted_at=place.clock.now() - ago, reason="weak_not_found")
+    )
+    place.run_retry(minIntervalMinutes=0)
+    assert (place.element(address)["status"], place.element(address)["attempts"]) == (status, 2)
+
+
+def test_a_retry_leaves_the_domain_and_the_fingerprints_of_its_token_alone(place: RecordingPlace) -> None:
+    address = place.store_token(failed_url(new_site()))
+    before = place.tokens.find_by_address(address)
+    meta = place.run_retry()
+    after = place.tokens.find_by_address(address)
+    assert meta["converged"] == 1
+    assert before is not None
+    assert after is not None
+    assert (after.web, after.fingerprints, after.created_at) == (
+        before.web,
+        before.fingerprints,
+        before.created_at,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devstack.sandbox import github, syndication, web
+from devstack.sandbox import github, registries, syndication, web
 from devstack.sandbox.faults import Fault, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import Request
@@ -176,3 +176,23 @@ def test_a_rule_without_an_answer_of_its_own_leaves_the_usual_one() -> None:
     empty = Fault(route=".", status=503).answer
     assert empty is not None
     assert (empty.status, empty.body) == (503, b"")
+
+
+def test_a_registry_gives_a_domain_the_same_day_each_time_and_different_domains_different_days() -> None:
+    url = "https://rdap.verisign.com/com/v1/domain/harbor.com"
+    assert registries.is_registry(url)
+    assert not registries.is_registry("https://harbor.com/")
+    assert not registries.is_registry("http://[")
+
+    def day(name: str) -> str:
+        events = body(registries.answer(f"https://rdap.verisign.com/com/v1/domain/{name}"))["events"]
+        return next(event["eventDate"] for event in events if event["eventAction"] == "registration")
+
+    assert (
+        day("harbor.com")
+        == day("harbor.com")
+        == registries.registered_at("harbor.com").isoformat().replace("+00:00", "Z")
+    )
+    assert len({day(f"harbor{number}.com") for number in range(20)}) > 15
+    assert registries.answer(url.replace("harbor", "unregistered-harbor")).status == 404
+    assert body(registries.answer(url.replace("harbor", "unlisted-harbor")))["events"] == []

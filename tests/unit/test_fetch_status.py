@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from workers.errors import (
@@ -16,7 +18,14 @@ from workers.errors import (
     UnsafeAddress,
 )
 from workers.social_graph.vocabulary import RETRYABLE_STATUSES, FetchStatus
-from workers.social_recording.fetch_status import resolve_final_status, status_of_error
+from workers.social_recording.fetch_status import (
+    WEAK_NOT_FOUND,
+    EarlierTry,
+    FetchOutcome,
+    confirm_absence,
+    resolve_final_status,
+    status_of_error,
+)
 
 ABSORBING = ["ok", "not_found", "blocked", "invalid", "exhausted"]
 
@@ -74,3 +83,33 @@ def test_every_error_has_its_status_and_a_broken_contract_comes_first(
     error: Exception, expected: tuple[str, str]
 ) -> None:
     assert status_of_error(error) == expected
+
+
+WEAK = FetchOutcome(status=FetchStatus.ERROR, attempted=True, reason=WEAK_NOT_FOUND)
+AN_HOUR_AGO = datetime(2026, 1, 1, 11, tzinfo=UTC)
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "status"),
+    [
+        (None, FetchStatus.ERROR),
+        (EarlierTry(reason=WEAK_NOT_FOUND, at=None), FetchStatus.ERROR),
+        (EarlierTry(reason=WEAK_NOT_FOUND, at=AN_HOUR_AGO + timedelta(seconds=1)), FetchStatus.ERROR),
+        (EarlierTry(reason="http_503", at=AN_HOUR_AGO), FetchStatus.ERROR),
+        (EarlierTry(reason=WEAK_NOT_FOUND, at=AN_HOUR_AGO), FetchStatus.NOT_FOUND),
+    ],
+)
+def test_a_weak_sign_of_absence_is_a_verdict_when_it_comes_again_an_hour_later(
+    earlier: EarlierTry | None, status: FetchStatus
+) -> None:
+    assert confirm_absence(WEAK, earlier, NOW).status is status
+
+
+def test_nothing_but_the_weak_sign_is_made_a_verdict() -> None:
+    earlier = EarlierTry(reason=WEAK_NOT_FOUND, at=AN_HOUR_AGO)
+    for outcome in (
+        FetchOutcome(status=FetchStatus.ERROR, attempted=True, reason="http_503"),
+        FetchOutcome(status=FetchStatus.OK, attempted=True),
+    ):
+        assert confirm_absence(outcome, earlier, NOW) is outcome

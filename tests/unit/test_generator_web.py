@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from workers.http.client import OutboundClient
 from workers.http.dialer import Candidate
 from workers.social_graph.vocabulary import ContentSubtype, Platform
 from workers.social_recording.generators.generator import CallCounter, FetchContext
+from workers.social_recording.generators.rdap import UNKNOWN, DomainAges, Registration
 from workers.social_recording.generators.web import WebGenerator
 from workers.social_recording.generators.web_page import read_page
 from workers.social_recording.object_graph import ContentDraft, check
@@ -28,11 +30,19 @@ SITE = "https://moonharbor-example.com/"
 PAGE = "<html><head><title>Moon</title></head><body>hello {}</body></html>"
 
 
+class AgesThatNobodyKnows(DomainAges):
+    """Asks nobody, so that only the calls for the page count here."""
+
+    def registration_of(self, domain: str, now: datetime, context: FetchContext) -> Registration:
+        return UNKNOWN
+
+
 def generate(
     clock: FakeClock, url: str = SITE, calls: CallCounter | None = None, http: OutboundClient | None = None
 ) -> ContentDraft:
     settings = make_settings()
-    generator = WebGenerator(http or OutboundClient(settings, clock), settings)
+    client = http or OutboundClient(settings, clock)
+    generator = WebGenerator(client, settings, ages=AgesThatNobodyKnows(client, settings))
     way = route(url)
     assert generator.supports(way)
     graph = generator.generate(way, FetchContext(budget=Budget.of(clock, 60), calls=calls or CallCounter()))
@@ -64,6 +74,7 @@ def test_a_page_tells_its_title_description_picture_and_places_elsewhere(clock: 
         "image_url": "https://moonharbor-example.com/static/og.png",
         "site_name": "Moon Harbor",
         "organization": "Moon Harbor",
+        "domain": "moonharbor-example.com",
     }
     assert content.published_at is None
     assert calls.calls == 1
@@ -274,7 +285,11 @@ def test_a_file_has_a_type_and_no_title(clock: FakeClock) -> None:
     content = generate(clock)
     assert (content.text_primary, content.data) == (
         None,
-        {"http_status": 200, "content_type": "application/pdf"},
+        {
+            "http_status": 200,
+            "content_type": "application/pdf",
+            "domain": "moonharbor-example.com",
+        },
     )
 
 

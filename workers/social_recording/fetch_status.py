@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from workers.errors import (
     BudgetExceeded,
@@ -13,16 +14,33 @@ from workers.errors import (
     TargetBlocked,
     TargetGone,
 )
+from workers.social_graph.token import TokenWeb
 from workers.social_graph.vocabulary import FetchStatus
+
+# What an answer is called that may mean "gone" or may be a mood of the source.
+WEAK_NOT_FOUND = "weak_not_found"
+SECOND_LOOK_AFTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FetchOutcome:
-    """What came of one URL. `attempted` says whether an outside call was made."""
+    """What came of one URL. `attempted` says whether an outside call was made.
+
+    `web` is what a site told of its domain.
+    """
 
     status: FetchStatus
     attempted: bool
     reason: str | None = None
+    web: TokenWeb | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlierTry:
+    """How the last try of a URL ended, and when it began."""
+
+    reason: str | None
+    at: datetime | None
 
 
 def resolve_final_status(
@@ -38,6 +56,20 @@ def resolve_final_status(
     if current_attempts + 1 >= max_attempts:
         return FetchStatus.EXHAUSTED
     return status
+
+
+def confirm_absence(outcome: FetchOutcome, earlier: EarlierTry | None, now: datetime) -> FetchOutcome:
+    """Turn a weak sign that the target is gone into a verdict, when a try an hour or more ago saw it too.
+
+    Anything between the two tries that was no such sign starts the wait anew, because its reason is the
+    stored one.
+    """
+    is_weak = outcome.status is FetchStatus.ERROR and outcome.reason == WEAK_NOT_FOUND
+    if not is_weak or earlier is None or earlier.reason != WEAK_NOT_FOUND or earlier.at is None:
+        return outcome
+    if now - earlier.at < SECOND_LOOK_AFTER:
+        return outcome
+    return replace(outcome, status=FetchStatus.NOT_FOUND, reason="not_found_twice")
 
 
 def status_of_error(error: BaseException) -> tuple[FetchStatus, str]:

@@ -115,10 +115,15 @@ class ObjectGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SocialObjectGraph:
-    """All that one URL gave us. `observed_at` is when the platform was asked (or says it looked)."""
+    """All that one URL gave us. `observed_at` is when the platform was asked (or says it looked).
+
+    `blocked_reason` is set when the entry is there and closed to us (a suspended account, a private profile):
+    what is known of it is stored all the same, and the URL is `blocked`.
+    """
 
     groups: tuple[ObjectGroup, ...]
     observed_at: datetime
+    blocked_reason: str | None = None
 
 
 def check(graph: SocialObjectGraph, entry_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Recording one token and collecting one URL: what the tasks, the retry and the stream share.
+"""Recording one token with all its links: what the tasks and the stream share.
 
 A token is atomic: once begun it is finished, and its document is written last, because the document is the
 mark that the token has been seen. Whatever fails before that leaves no mark and is the next run's input.
@@ -6,30 +6,26 @@ mark that the token has been seen. Whatever fails before that leaves no mark and
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from workers.clock import Budget, Clock
-from workers.errors import BudgetExceeded, Busy, FetchFailed, LeaseLost
+from workers.errors import BudgetExceeded, Busy, FetchFailed
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.store_errors import DuplicateKey
-from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
+from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
-from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
-from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status, status_of_error
-from workers.social_recording.generators.generator import CallCounter, FetchContext, Generator
-from workers.social_recording.generators.registry import Generators
-from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects
-from workers.social_recording.object_graph import ContentDraft, ObjectGroup, SocialObjectGraph
-from workers.social_recording.routing import Rejection, Route, leads_inside, links_in, route
+from workers.social_graph.vocabulary import ContentSubtype, Platform
+from workers.social_recording.fetch_status import resolve_final_status
+from workers.social_recording.routing import Rejection, leads_inside, links_in, registrable_domain, route
 from workers.social_recording.tracker import TokenInfo, TrackerClient
+from workers.social_recording.url_collection import RecordingLimits, URLCollector, URLOrder
 
 log = logging.getLogger(__name__)
 
-URL_LEASE_TTL_MS = 30_000
 # The fields in which a bare `@name` is meant as a handle of that platform.
 HANDLE_SLOTS = {"twitter": Platform.X, "telegram": Platform.TELEGRAM, "tiktok": Platform.TIKTOK}
 
@@ -66,128 +62,9 @@ class TokenReport:
         return report
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class URLOrder:
-    """One URL of one token, and what is known of the token.
-
-    `pending_links` takes the links of a token that has none yet; see `LinkContext`.
-    """
-
-    token_address: str
-    token_name: str | None
-    first_transfer_at: datetime | None
-    url: str
-    pending_links: list[TokenLink] | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecordingLimits:
-    """How long a target may take, how long leases live and are waited for, how many attempts a URL has."""
-
-    budget_s: float
-    token_lease_ttl_ms: int
-    url_lease_wait_s: float
-    max_attempts: int
-    is_paid_enabled: bool
-
-
 def token_lease(address: str) -> str:
     """Name of the lease that everybody who writes to a token holds."""
     return f"social-record:{address}"
-
-
-def url_lease(url: str) -> str:
-    """Name of the lease under which a URL is fetched, so that tokens sharing it pay once."""
-    return f"social-url:{hashlib.sha256(url.encode()).hexdigest()}"
-
-
-class URLCollector:
-    """Collects one URL: finds it stored, or asks its platform and writes the graph."""
-
-    def __init__(
-        self,
-        *,
-        leases: LeaseStore,
-        generators: Generators,
-        stored: StoredObjects,
-        writer: GraphWriter,
-        clock: Clock,
-        limits: RecordingLimits,
-    ) -> None:
-        self._leases = leases
-        self._generators = generators
-        self._stored = stored
-        self._writer = writer
-        self._clock = clock
-        self._limits = limits
-
-    def obstacle_to(self, url: str) -> FetchStatus | None:
-        """`unsupported` or `skipped_paid` when the URL cannot be processed now, at no cost; else None."""
-        if leads_inside(url):
-            return None
-        way = route(url)
-        if way.needs_no_call or self._generator_for(way) is not None:
-            return None
-        if not self._limits.is_paid_enabled and self._generators.costs_money(way):
-            return FetchStatus.SKIPPED_PAID
-        return FetchStatus.UNSUPPORTED
-
-    def collect(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
-        """Bring one URL as far as it gets now. Raises `LeaseLost` when the token is no longer ours."""
-        if leads_inside(order.url):
-            return FetchOutcome(status=FetchStatus.BLOCKED, attempted=False, reason="unsafe_address")
-        impossible = self.obstacle_to(order.url)
-        if impossible is not None:
-            return FetchOutcome(status=impossible, attempted=False, reason=None)
-        calls = CallCounter()
-        try:
-            with self._leases.hold(
-                url_lease(order.url), ttl_ms=URL_LEASE_TTL_MS, wait_s=self._limits.url_lease_wait_s
-            ):
-                self._collect_alone(
-                    order, lease, FetchContext(budget=budget, calls=calls, token_name=order.token_name)
-                )
-        except LeaseLost:
-            raise
-        except Busy:
-            return FetchOutcome(status=FetchStatus.ERROR, attempted=False, reason="url_locked")
-        except Exception as exc:  # noqa: BLE001 - the per-URL guard: one URL never ends its token
-            return self._failed(order, exc, attempted=calls.calls > 0)
-        return FetchOutcome(status=FetchStatus.OK, attempted=calls.calls > 0)
-
-    def _collect_alone(self, order: URLOrder, lease: Lease, context: FetchContext) -> None:
-        way = route(order.url)
-        link_context = LinkContext(
-            token_address=order.token_address,
-            entry_url=order.url,
-            token_name=order.token_name,
-            first_transfer_at=order.first_transfer_at,
-            linked_at=self._clock.now(),
-            lease=lease,
-            pending_links=order.pending_links,
-        )
-        stored = self._stored.find(way)
-        if stored is not None:
-            self._writer.link_stored(stored, link_context)
-            return
-        generator = self._generator_for(way)
-        if way.needs_no_call or generator is None:
-            graph = graph_of_route(way, self._clock.now())
-        else:
-            graph = generator.generate(way, context)
-        self._writer.write(graph, link_context, known_absent=True)
-
-    def _generator_for(self, way: Route) -> Generator | None:
-        return self._generators.for_route(way, is_paid_enabled=self._limits.is_paid_enabled)
-
-    def _failed(self, order: URLOrder, exc: Exception, *, attempted: bool) -> FetchOutcome:
-        status, reason = status_of_error(exc)
-        facts = {"token": order.token_address, "url": order.url, "status": status.value, "reason": reason}
-        if reason == "internal":
-            log.exception("a URL failed in our own code", extra=facts)
-        else:
-            log.info("a URL was not collected", extra={**facts, "detail": str(exc)})
-        return FetchOutcome(status=status, attempted=attempted, reason=reason)
 
 
 class TokenRecorder:
@@ -233,7 +110,7 @@ class TokenRecorder:
         links, dropped = links_of(info)
         # Only a token whose recording was cut off before has links and no document.
         pending_links: list[TokenLink] | None = None if self._links.has_any(address) else []
-        elements = [
+        outcomes = [
             self._collect(
                 URLOrder(
                     token_address=info.address,
@@ -247,11 +124,16 @@ class TokenRecorder:
             )
             for url in links
         ]
+        elements = [element for element, _ in outcomes]
+        domains = domains_of(links)
         token = Token.of(
             address=address,
             symbol=info.symbol,
             first_transfer_at=info.first_transfer_at,
             social_urls=elements,
+            fingerprints=[f"domain:{domain}" for domain in domains],
+            web=next((web for _, web in outcomes if web is not None), None)
+            or (TokenWeb(domain=domains[0]) if domains else None),
             created_at=self._clock.now(),
         )
         lease.check()
@@ -266,19 +148,22 @@ class TokenRecorder:
             dropped=dropped,
         )
 
-    def _collect(self, order: URLOrder, lease: Lease, budget: Budget) -> TokenSocialURL:
+    def _collect(
+        self, order: URLOrder, lease: Lease, budget: Budget
+    ) -> tuple[TokenSocialURL, TokenWeb | None]:
         started_at = self._clock.now()
         outcome = self._collector.collect(order, lease, budget)
         status = resolve_final_status(
             0, outcome.status, attempted=outcome.attempted, max_attempts=self._limits.max_attempts
         )
-        return TokenSocialURL(
+        element = TokenSocialURL(
             url=order.url,
             status=status,
             reason=outcome.reason,
             attempted_at=started_at if outcome.attempted else None,
             attempts=1 if outcome.attempted else 0,
         )
+        return element, outcome.web
 
 
 def reason_of(error: Exception) -> str:
@@ -302,13 +187,9 @@ def links_of(info: TokenInfo) -> tuple[list[str], list[dict[str, object]]]:
     return list(links), dropped
 
 
-def graph_of_route(way: Route, observed_at: datetime) -> SocialObjectGraph:
-    """The graph of a URL that says everything itself: a search, an intent, an unknown place."""
-    content = ContentDraft(
-        platform=way.platform,
-        subtype=ContentSubtype(way.subtype or ContentSubtype.UNKNOWN),
-        url=way.url,
-        platform_key=way.key,
-        text_primary=way.key if way.subtype is ContentSubtype.SEARCH else None,
-    )
-    return SocialObjectGraph(groups=(ObjectGroup(content=content),), observed_at=observed_at)
+def domains_of(urls: Iterable[str]) -> list[str]:
+    """The registrable domains of the web sites among the URLs, each once, in order."""
+    ways = (route(url) for url in urls if not leads_inside(url))
+    sites = (way for way in ways if way.platform is Platform.WEB and way.subtype is ContentSubtype.SITE)
+    found = (registrable_domain(urlsplit(way.url).hostname or "") for way in sites)
+    return list(dict.fromkeys(domain for domain in found if domain))

@@ -23,15 +23,10 @@ from workers.jobs.run import JobResult, RunningJob, StoppedBy, to_meta
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.token import RetryableURL, TokenRepository
 from workers.social_graph.vocabulary import FetchStatus
-from workers.social_recording.fetch_status import FetchOutcome, resolve_final_status
+from workers.social_recording.fetch_status import EarlierTry, FetchOutcome, resolve_final_status
 from workers.social_recording.job_kinds import CompleteRetryRequest
-from workers.social_recording.recording import (
-    RecordingLimits,
-    URLCollector,
-    URLOrder,
-    reason_of,
-    token_lease,
-)
+from workers.social_recording.recording import reason_of, token_lease
+from workers.social_recording.url_collection import RecordingLimits, URLCollector, URLOrder
 
 log = logging.getLogger(__name__)
 
@@ -206,6 +201,7 @@ class URLRetrier:
             token_name=candidate.symbol,
             first_transfer_at=candidate.first_transfer_at,
             url=candidate.url,
+            earlier=EarlierTry(reason=candidate.reason, at=candidate.attempted_at),
         )
         outcome = self._collector.collect(order, lease, budget)
         status = resolve_final_status(
@@ -268,13 +264,14 @@ def candidate_to_json(candidate: RetryableURL) -> dict[str, object]:
         "status": candidate.status.value,
         "attempts": candidate.attempts,
         "attempted_at": to_iso(candidate.attempted_at) if candidate.attempted_at else None,
+        "reason": candidate.reason,
     }
 
 
 def candidate_from_json(values: dict[str, str | int | None]) -> RetryableURL:
     """Read what `candidate_to_json` wrote."""
     first_transfer_at, attempted_at = values["first_transfer_at"], values["attempted_at"]
-    symbol = values["symbol"]
+    symbol, reason = values["symbol"], values["reason"]
     return RetryableURL(
         address=str(values["address"]),
         symbol=None if symbol is None else str(symbol),
@@ -283,6 +280,7 @@ def candidate_from_json(values: dict[str, str | int | None]) -> RetryableURL:
         status=FetchStatus(str(values["status"])),
         attempts=int(values["attempts"] or 0),
         attempted_at=from_iso(str(attempted_at)) if attempted_at else None,
+        reason=None if reason is None else str(reason),
     )
 
 

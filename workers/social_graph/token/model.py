@@ -173,3 +173,4 @@ class RetryableURL:
     status: FetchStatus
     attempts: int
     attempted_at: datetime | None
+    reason: str | None = None

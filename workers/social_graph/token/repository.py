@@ -234,6 +234,7 @@ class TokenRepository:
                     "url": "$social_urls.url",
                     "status": "$social_urls.status",
                     "attempts": "$social_urls.attempts",
+                    "reason": "$social_urls.reason",
                     "attempted_at": "$social_urls.attempted_at",
                 }
             },
@@ -297,4 +298,5 @@ def _retryable(document: Document) -> RetryableURL:
         status=FetchStatus(document["status"]),
         attempts=document.get("attempts", 0),
         attempted_at=document.get("attempted_at"),
+        reason=document.get("reason"),
     )

@@ -6,6 +6,8 @@ and has an impossible value counts as missing, so that one odd field does not lo
 
 from __future__ import annotations
 
+from contextlib import suppress
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
@@ -25,6 +27,8 @@ from workers.errors import FetchFailed
 
 # The store's largest integer.
 _INT64_MAX = 2**63 - 1
+# The year 2262; later ones are no times of anything that was published.
+_UNIX_SECONDS_MAX = 9_214_646_400
 
 
 class Foreign(BaseModel):
@@ -50,16 +54,39 @@ def _or_none(value: object, handler: ValidatorFunctionWrapHandler) -> object:
         return None
 
 
-def _or_empty(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+def or_empty(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    """For `WrapValidator`: what cannot be read counts as an empty list."""
     try:
         return handler(value)
     except ValidationError:
         return ()
 
 
+def _only_readable(value: object, handler: ValidatorFunctionWrapHandler) -> object:
+    if not isinstance(value, list | tuple):
+        return ()
+    kept: list[object] = []
+    for item in value:
+        with suppress(ValidationError):
+            kept += handler([item])
+    return tuple(kept)
+
+
+def _of_unix_seconds(value: object) -> object:
+    """A number of seconds becomes a time; anything else is no time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _UNIX_SECONDS_MAX:
+        return None
+    return datetime.fromtimestamp(value, UTC)
+
+
 def _in_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=moment.microsecond // 1000 * 1000)
 
+
+# For a part of an answer that may be missing: what cannot be read counts as None ...
+OR_NONE = WrapValidator(_or_none)
+# ... and of a list, the items that can be read are the list.
+ONLY_READABLE = WrapValidator(_only_readable)
 
 _Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
@@ -69,11 +96,21 @@ Name = Annotated[str, Field(pattern=r"^[0-9A-Za-z_.\[\]-]{1,100}$")]
 Text = Annotated[str, BeforeValidator(_to_unicode)]
 MaybeId = Annotated[Id | None, WrapValidator(_or_none)]
 MaybeText = Annotated[Text | None, WrapValidator(_or_none)]
-MaybeTexts = Annotated[tuple[Text, ...], WrapValidator(_or_empty)]
+MaybeTexts = Annotated[tuple[Text, ...], WrapValidator(or_empty)]
 MaybeBool = Annotated[bool | None, WrapValidator(_or_none)]
 MaybeTime = Annotated[_Moment | None, WrapValidator(_or_none)]
+MaybeUnixTime = Annotated[_Moment | None, BeforeValidator(_of_unix_seconds)]
 MaybeCount = Annotated[
     Annotated[int, Field(ge=0, le=_INT64_MAX)] | None,
+    WrapValidator(_or_none),
+]
+# A balance of votes, which may be below zero.
+MaybeScore = Annotated[
+    Annotated[int, Field(ge=-_INT64_MAX, le=_INT64_MAX)] | None,
+    WrapValidator(_or_none),
+]
+MaybeShare = Annotated[
+    Annotated[float, Field(ge=0, le=1)] | None,
     WrapValidator(_or_none),
 ]
 
@@ -95,6 +132,6 @@ def read_as(model: type[_Model], payload: object, source: str) -> _Model:
         ) from exc
 
 
-def present(facts: dict[str, int | None]) -> dict[str, int | float]:
+def present(facts: Mapping[str, int | float | None]) -> dict[str, int | float]:
     """The counts that the platform gave; a missing one means unknown, never 0."""
     return {name: value for name, value in facts.items() if value is not None}

@@ -27,8 +27,8 @@ class PaidPlace:
         return way.platform is self.platform and (self.objects is None or way.object in self.objects)
 
 
-# For a place that several support, the first one that may be used is asked: what is free comes first, unless it
-# shows less than a platform's paid source does.
+# For a place that several support, the first one that may be used is asked: what is free comes first, unless
+# it shows less than a platform's paid source does.
 GENERATORS: tuple[Callable[[OutboundClient, Settings], Generator], ...] = (
     GitHubGenerator,
     XGenerator,
@@ -57,6 +57,6 @@ class Generators:
         return None
 
     def costs_money(self, way: Route) -> bool:
-        """Whether money would help where no free source does: there is a paid one, with its key or without."""
+        """Whether money would help where no free source does; there is a paid one, with its key or not."""
         has_key = any(each.is_paid and each.supports(way) for each in self._generators)
         return has_key or any(place.holds(way) for place in PAID_PLACES)

@@ -1,4 +1,4 @@
-"""The web: any site that is no known platform. The page itself is the source.
+"""The web: any site that is no known platform. The page itself is the source; the registry knows its age.
 
 Without a platform in between, the HTTP status speaks about the target. A page that is shown in place of the
 target (a challenge, a login, an error text under 200) is no answer about it.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime
+from urllib.parse import urlsplit
 
+from workers.clock import to_iso
 from workers.errors import ConvergeError, FetchFailed, TargetBlocked, TargetGone
 from workers.http.client import OutboundClient
 from workers.http.messages import LargeBody, Redirects, Request, Response
@@ -17,11 +19,12 @@ from workers.http.retry import ONCE, SITE
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, Platform
 from workers.social_recording.generators.generator import FetchContext
+from workers.social_recording.generators.rdap import DomainAges, Registration
 from workers.social_recording.generators.text_links import unique
 from workers.social_recording.generators.verdicts import http_error, rate_limited
 from workers.social_recording.generators.web_page import PageFacts, read_page
 from workers.social_recording.object_graph import ContentDraft, JSONValue, ObjectGroup, SocialObjectGraph
-from workers.social_recording.routing import Route, normalize, route
+from workers.social_recording.routing import Route, normalize, registrable_domain, route
 
 SOURCE = "web"
 _ACCEPTED = "text/html, application/xhtml+xml;q=0.9, */*;q=0.5"
@@ -50,24 +53,31 @@ _FOR_SALE = re.compile(
 
 
 class WebGenerator:
-    """Asks the site for the page."""
+    """Asks the site for the page, and the registry of its zone how old the domain is."""
 
     source = SOURCE
     is_paid = False
 
-    def __init__(self, http: OutboundClient, settings: Settings) -> None:
-        del settings  # a page has no address or key of ours
+    def __init__(self, http: OutboundClient, settings: Settings, ages: DomainAges | None = None) -> None:
         self._http = http
+        self._ages = ages or DomainAges(http, settings)
 
     def supports(self, way: Route) -> bool:
         """Every page on the web."""
         return way.platform is Platform.WEB and way.subtype is ContentSubtype.SITE
 
     def generate(self, way: Route, context: FetchContext) -> SocialObjectGraph:
-        """One call with its redirects, and one more for a site that lives under another spelling only."""
+        """One call with its redirects, one for the domain's age when this process has not asked yet, and one
+        more for a site that lives under another spelling only.
+        """
         response = self._fetch(way, context)
         judge(response)
-        return page_graph(response, way, response.received_at)
+        # Read first: a page that only stands in place of the target says nothing about its domain either.
+        graph = page_graph(response, way, response.received_at)
+        domain = domain_of(response.url)
+        if domain is None:
+            return graph
+        return with_domain(graph, domain, self._ages.registration_of(domain, response.received_at, context))
 
     def _fetch(self, way: Route, context: FetchContext) -> Response:
         """Canonical URLs say https and leave out `www.`, which a few sites do not answer to."""
@@ -164,6 +174,26 @@ def page_graph(response: Response, way: Route, observed_at: datetime) -> SocialO
             data={**content.data, **_facts_of_page(page)},
         )
     return SocialObjectGraph(groups=(ObjectGroup(content=content),), observed_at=observed_at)
+
+
+def domain_of(url: str) -> str | None:
+    """The registrable domain of a URL's host; None for an address."""
+    return registrable_domain(urlsplit(url).hostname or "")
+
+
+def with_domain(graph: SocialObjectGraph, domain: str, registration: Registration) -> SocialObjectGraph:
+    """The graph of a page, told its domain. A site counts as published when its domain was registered."""
+    entry = graph.groups[0]
+    if entry.content is None:
+        return graph
+    times = {"domain_expires_at": registration.expires_at, "domain_changed_at": registration.changed_at}
+    known = {name: to_iso(moment) for name, moment in times.items() if moment is not None}
+    content = replace(
+        entry.content,
+        published_at=registration.registered_at,
+        data={**entry.content.data, "domain": domain, **known},
+    )
+    return replace(graph, groups=(replace(entry, content=content), *graph.groups[1:]))
 
 
 def _place_of(response: Response, way: Route) -> Route:

@@ -4,7 +4,7 @@ Owns the identity of URLs. It never looks up a name, opens a connection or reads
 """
 
 from workers.social_recording.routing.addresses import leads_inside
-from workers.social_recording.routing.hosts import registrable_domain
+from workers.social_recording.routing.hosts import is_below_hosting_suffix, registrable_domain
 from workers.social_recording.routing.normalize import Normalized, links_in, normalize
 from workers.social_recording.routing.rejection import Rejection
 from workers.social_recording.routing.route import Route
@@ -14,6 +14,7 @@ __all__ = [
     "Normalized",
     "Rejection",
     "Route",
+    "is_below_hosting_suffix",
     "leads_inside",
     "links_in",
     "normalize",

@@ -72,6 +72,11 @@ def registrable_domain(host: str) -> str | None:
     return _suffixes().privatesuffix(host.lower().rstrip("."))
 
 
+def is_below_hosting_suffix(domain: str) -> bool:
+    """Whether a registrable domain is a name that a hosting service gave (`a.github.io`), no registration."""
+    return _official_suffixes().privatesuffix(domain) != domain
+
+
 def _is_well_formed(name: str) -> bool:
     return 0 < len(name) <= _NAME_MAX and all(0 < len(label) <= _LABEL_MAX for label in name.split("."))
 

@@ -1,0 +1,193 @@
+"""Collecting one URL: what the recording of a token, the retry and the stream share."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from workers.clock import Budget, Clock
+from workers.errors import Busy, LeaseLost
+from workers.leases import Lease, LeaseStore
+from workers.social_graph.account import Account
+from workers.social_graph.content import Content
+from workers.social_graph.token import TokenWeb
+from workers.social_graph.token_link import TokenLink
+from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
+from workers.social_recording.fetch_status import (
+    EarlierTry,
+    FetchOutcome,
+    confirm_absence,
+    status_of_error,
+)
+from workers.social_recording.generators.generator import CallCounter, FetchContext, Generator
+from workers.social_recording.generators.registry import Generators
+from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects
+from workers.social_recording.object_graph import ContentDraft, ObjectGroup, SocialObjectGraph
+from workers.social_recording.observed_rows import StoredObject
+from workers.social_recording.routing import Route, leads_inside, route
+
+log = logging.getLogger(__name__)
+
+URL_LEASE_TTL_MS = 30_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class URLOrder:
+    """One URL of one token, and what is known of the token.
+
+    `pending_links` takes the links of a token that has none yet; see `LinkContext`. `earlier` is how the last
+    try of the URL ended.
+    """
+
+    token_address: str
+    token_name: str | None
+    first_transfer_at: datetime | None
+    url: str
+    pending_links: list[TokenLink] | None = None
+    earlier: EarlierTry | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordingLimits:
+    """How long a target may take, how long leases live and are waited for, how many attempts a URL has."""
+
+    budget_s: float
+    token_lease_ttl_ms: int
+    url_lease_wait_s: float
+    max_attempts: int
+    is_paid_enabled: bool
+
+
+def url_lease(url: str) -> str:
+    """Name of the lease under which a URL is fetched, so that tokens sharing it pay once."""
+    return f"social-url:{hashlib.sha256(url.encode()).hexdigest()}"
+
+
+class URLCollector:
+    """Collects one URL: finds it stored, or asks its platform and writes the graph."""
+
+    def __init__(
+        self,
+        *,
+        leases: LeaseStore,
+        generators: Generators,
+        stored: StoredObjects,
+        writer: GraphWriter,
+        clock: Clock,
+        limits: RecordingLimits,
+    ) -> None:
+        self._leases = leases
+        self._generators = generators
+        self._stored = stored
+        self._writer = writer
+        self._clock = clock
+        self._limits = limits
+
+    def obstacle_to(self, url: str) -> FetchStatus | None:
+        """`unsupported` or `skipped_paid` when the URL cannot be processed now, at no cost; else None."""
+        if leads_inside(url):
+            return None
+        way = route(url)
+        if way.needs_no_call or self._generator_for(way) is not None:
+            return None
+        if not self._limits.is_paid_enabled and self._generators.costs_money(way):
+            return FetchStatus.SKIPPED_PAID
+        return FetchStatus.UNSUPPORTED
+
+    def collect(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
+        """Bring one URL as far as it gets now. Raises `LeaseLost` when the token is no longer ours."""
+        if leads_inside(order.url):
+            return FetchOutcome(status=FetchStatus.BLOCKED, attempted=False, reason="unsafe_address")
+        impossible = self.obstacle_to(order.url)
+        if impossible is not None:
+            return FetchOutcome(status=impossible, attempted=False, reason=None)
+        calls = CallCounter()
+        try:
+            with self._leases.hold(
+                url_lease(order.url), ttl_ms=URL_LEASE_TTL_MS, wait_s=self._limits.url_lease_wait_s
+            ):
+                found = self._collect_alone(
+                    order, lease, FetchContext(budget=budget, calls=calls, token_name=order.token_name)
+                )
+        except LeaseLost:
+            raise
+        except Busy:
+            return FetchOutcome(status=FetchStatus.ERROR, attempted=False, reason="url_locked")
+        except Exception as exc:  # noqa: BLE001 - the per-URL guard: one URL never ends its token
+            outcome = self._failed(order, exc, attempted=calls.calls > 0)
+            return confirm_absence(outcome, order.earlier, self._clock.now())
+        return replace(found, attempted=calls.calls > 0)
+
+    def _collect_alone(self, order: URLOrder, lease: Lease, context: FetchContext) -> FetchOutcome:
+        way = route(order.url)
+        link_context = LinkContext(
+            token_address=order.token_address,
+            entry_url=order.url,
+            token_name=order.token_name,
+            first_transfer_at=order.first_transfer_at,
+            linked_at=self._clock.now(),
+            lease=lease,
+            pending_links=order.pending_links,
+        )
+        stored = self._stored.find(way)
+        if stored is not None:
+            self._writer.link_stored(stored, link_context)
+            return outcome_of_stored(stored)
+        generator = self._generator_for(way)
+        if way.needs_no_call or generator is None:
+            graph = graph_of_route(way, self._clock.now())
+        else:
+            graph = generator.generate(way, context)
+        self._writer.write(graph, link_context, known_absent=True)
+        return outcome_of_graph(graph)
+
+    def _generator_for(self, way: Route) -> Generator | None:
+        return self._generators.for_route(way, is_paid_enabled=self._limits.is_paid_enabled)
+
+    def _failed(self, order: URLOrder, exc: Exception, *, attempted: bool) -> FetchOutcome:
+        status, reason = status_of_error(exc)
+        facts = {"token": order.token_address, "url": order.url, "status": status.value, "reason": reason}
+        if reason == "internal":
+            log.exception("a URL failed in our own code", extra=facts)
+        else:
+            log.info("a URL was not collected", extra={**facts, "detail": str(exc)})
+        return FetchOutcome(status=status, attempted=attempted, reason=reason)
+
+
+def outcome_of_graph(graph: SocialObjectGraph) -> FetchOutcome:
+    """What a graph that was written says of its URL."""
+    if graph.blocked_reason is not None:
+        return FetchOutcome(status=FetchStatus.BLOCKED, attempted=True, reason=graph.blocked_reason)
+    content = graph.groups[0].content
+    web = None if content is None else web_of_site(content, graph.observed_at)
+    return FetchOutcome(status=FetchStatus.OK, attempted=True, web=web)
+
+
+def outcome_of_stored(stored: StoredObject) -> FetchOutcome:
+    """What an object that was stored before says of a URL that leads to it."""
+    if isinstance(stored, Account) and stored.unavailable:
+        return FetchOutcome(status=FetchStatus.BLOCKED, attempted=False, reason="account_unavailable")
+    web = web_of_site(stored, stored.observed_at) if isinstance(stored, Content) else None
+    return FetchOutcome(status=FetchStatus.OK, attempted=False, web=web)
+
+
+def web_of_site(content: Content | ContentDraft, seen_at: datetime) -> TokenWeb | None:
+    """What a site's content says of its domain; None for any other content."""
+    domain = content.data.get("domain")
+    if content.platform is not Platform.WEB or not isinstance(domain, str):
+        return None
+    return TokenWeb(domain=domain, domain_created_at=content.published_at, scan_time=seen_at)
+
+
+def graph_of_route(way: Route, observed_at: datetime) -> SocialObjectGraph:
+    """The graph of a URL that says everything itself: a search, an intent, an unknown place."""
+    content = ContentDraft(
+        platform=way.platform,
+        subtype=ContentSubtype(way.subtype or ContentSubtype.UNKNOWN),
+        url=way.url,
+        platform_key=way.key,
+        text_primary=way.key if way.subtype is ContentSubtype.SEARCH else None,
+    )
+    return SocialObjectGraph(groups=(ObjectGroup(content=content),), observed_at=observed_at)
