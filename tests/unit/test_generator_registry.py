@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import FakeClock, make_settings
 from workers.http.client import OutboundClient
-from workers.social_graph.vocabulary import Platform
 from workers.social_recording.generators.registry import GENERATORS, Generators
 from workers.social_recording.routing import route
 
@@ -43,9 +42,37 @@ def test_each_place_has_its_source_or_a_reason_for_having_none(
     assert generators.costs_money(way) is is_paid_only
 
 
-def test_the_names_of_the_sources_are_distinct_and_none_costs_money_yet(clock: FakeClock) -> None:
+def test_the_names_of_the_sources_are_distinct(clock: FakeClock) -> None:
     settings = make_settings()
     built = [build(OutboundClient(settings, clock), settings) for build in GENERATORS]
     assert len({generator.source for generator in built}) == len(built)
-    assert not any(generator.is_paid for generator in built)
-    assert {Platform.GITHUB, Platform.X, Platform.WEB} <= set(Platform)
+
+
+def test_without_a_key_no_paid_source_is_there(clock: FakeClock) -> None:
+    settings = make_settings()
+    paid = [
+        each for build in GENERATORS if (each := build(OutboundClient(settings, clock), settings)).is_paid
+    ]
+    places = ("https://x.com/a/status/20", "https://x.com/someone", "https://x.com/i/communities/1")
+    assert paid
+    assert not [each.source for each in paid for url in places if each.supports(route(url))]
+
+
+@pytest.mark.parametrize(
+    ("keys", "source"),
+    [
+        ({"twitterapiio_api_key": "a", "x_api_bearer_token": "b"}, "twitterapiio"),
+        ({"twitterapiio_api_key": "a"}, "twitterapiio"),
+        ({"x_api_bearer_token": "b"}, "x_api"),
+    ],
+)
+@pytest.mark.parametrize("url", ["https://x.com/someone", "https://x.com/i/communities/1873866451949716154"])
+def test_of_two_paid_sources_of_x_the_cheaper_one_is_asked(
+    url: str, keys: dict[str, str], source: str, clock: FakeClock
+) -> None:
+    settings = make_settings(**keys)
+    generators = Generators(OutboundClient(settings, clock), settings)
+    generator = generators.for_route(route(url), is_paid_enabled=True)
+    assert generator is not None
+    assert generator.source == source
+    assert generators.for_route(route(url), is_paid_enabled=False) is None

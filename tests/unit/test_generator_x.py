@@ -1,4 +1,4 @@
-"""X: what the syndication endpoint's answers become."""
+"""Posts on X: what the free endpoints say, and when money is spent on one all the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 import responses
 
 from tests.conftest import FakeClock, make_settings
@@ -17,25 +18,59 @@ from workers.http.client import OutboundClient
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, ParentRelation, Platform
 from workers.social_recording.generators.generator import CallCounter, FetchContext
-from workers.social_recording.generators.syndication_token import to_base36, token_for
-from workers.social_recording.generators.x import XGenerator, post_graph, time_of_id
+from workers.social_recording.generators.registry import Generators
+from workers.social_recording.generators.x.drafts import time_of_id
+from workers.social_recording.generators.x.posts import XPostGenerator
+from workers.social_recording.generators.x.syndication import post_graph
+from workers.social_recording.generators.x.syndication_token import to_base36, token_for
 from workers.social_recording.object_graph import MentionDraft, SocialObjectGraph, check
 from workers.social_recording.routing import route
 
 ENDPOINT = "https://cdn.syndication.twimg.com/tweet-result"
+OEMBED = "https://publish.x.com/oembed"
+RESELLER = "https://api.twitterapi.io/twitter/tweets"
+API = "https://api.x.com/2/tweets"
 POST = "2023357708300373429"
 QUOTING = "1641895049427614536"
 POST_URL = f"https://x.com/whoever/status/{POST}"
 
 
-def generate(clock: FakeClock, url: str = POST_URL, calls: CallCounter | None = None) -> SocialObjectGraph:
-    settings = make_settings()
-    generator = XGenerator(OutboundClient(settings, clock), settings)
+def generate(
+    clock: FakeClock,
+    url: str = POST_URL,
+    calls: CallCounter | None = None,
+    *,
+    is_paid_enabled: bool = False,
+    **settings: Any,
+) -> SocialObjectGraph:
+    own = make_settings(**settings)
     way = route(url)
-    assert generator.supports(way)
-    graph = generator.generate(way, FetchContext(budget=Budget.of(clock, 60), calls=calls or CallCounter()))
+    # Posts have a free source first, with or without keys.
+    generator = Generators(OutboundClient(own, clock), own).for_route(way, is_paid_enabled=is_paid_enabled)
+    assert isinstance(generator, XPostGenerator)
+    context = FetchContext(
+        budget=Budget.of(clock, 60), calls=calls or CallCounter(), is_paid_enabled=is_paid_enabled
+    )
+    graph = generator.generate(way, context)
     check(graph, url)
     return graph
+
+
+def serve_case(url: str, case: str) -> None:
+    entry = error_case("x/errors.json", case)
+    headers = {name: value for name, value in entry["headers"].items() if name != "content-type"}
+    responses.get(
+        url,
+        status=entry["status"],
+        body=body_of(entry),
+        headers=headers,
+        content_type=entry["headers"].get("content-type", ""),
+    )
+
+
+def serve_oembed(url: str = OEMBED) -> None:
+    payload = {**sample_json("x/oembed.json"), "url": POST_URL}
+    responses.get(url, json=payload)
 
 
 def post_with(clock: FakeClock, **changes: Any) -> SocialObjectGraph:
@@ -157,24 +192,151 @@ def test_neighbouring_numbers_stay_apart(clock: FakeClock) -> None:
         ("syndication_suspended", TargetBlocked, "suspended"),
         ("syndication_protected", TargetBlocked, "protected"),
         ("syndication_restricted", TargetBlocked, "restricted"),
-        ("syndication_empty", FetchFailed, "weak_not_found"),
-        ("syndication_missing", TargetGone, "http_404"),
         ("syndication_refused", FetchFailed, "http_403"),
         ("syndication_rate_limited", FetchFailed, "rate_limited"),
     ],
 )
 @responses.activate
-def test_every_known_refusal_has_its_meaning(
+def test_every_known_refusal_has_its_meaning_and_needs_no_second_source(
     case: str, error: type[Exception], reason: str, clock: FakeClock
 ) -> None:
-    entry = error_case("x/errors.json", case)
-    responses.get(
-        ENDPOINT, status=entry["status"], body=body_of(entry), content_type=entry["headers"]["content-type"]
-    )
+    serve_case(ENDPOINT, case)
     with pytest.raises(error) as caught:
         generate(clock)
     assert type(caught.value) is error
     assert getattr(caught.value, "reason", None) == reason
+
+
+SILENCES = ["syndication_empty", "syndication_missing"]
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+@responses.activate
+def test_a_post_that_no_free_source_knows_is_gone_without_a_second_look(
+    silence: str, clock: FakeClock
+) -> None:
+    serve_case(ENDPOINT, silence)
+    serve_case(OEMBED, "oembed_missing")
+    calls = CallCounter()
+    with pytest.raises(TargetGone) as caught:
+        generate(clock, calls=calls)
+    assert (caught.value.reason, calls.calls) == ("oembed_404", 2)
+    query = parse_qs(urlsplit(str(responses.calls[1].request.url)).query)
+    assert query == {"url": [f"https://x.com/i/status/{POST}"], "omit_script": ["1"]}
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+@responses.activate
+def test_a_post_that_is_there_and_not_shown_is_tried_again(silence: str, clock: FakeClock) -> None:
+    """Also when the endpoint itself is gone: then all posts answer like this, and none is lost."""
+    serve_case(ENDPOINT, silence)
+    serve_oembed()
+    with pytest.raises(FetchFailed) as caught:
+        generate(clock, twitterapiio_api_key="ta-secret", x_api_bearer_token="x-secret")
+    assert caught.value.reason == "not_shown"
+
+
+@responses.activate
+def test_the_endpoint_that_says_whether_a_post_is_there_may_move(clock: FakeClock) -> None:
+    """The recorded redirect leads to another host, which no key is sent to."""
+    old = "https://publish.twitter.com/oembed"
+    serve_case(ENDPOINT, "syndication_empty")
+    serve_case(old, "oembed_moved")
+    serve_oembed()
+    with pytest.raises(FetchFailed) as caught:
+        generate(clock, x_oembed_base_url="https://publish.twitter.com")
+    assert caught.value.reason == "not_shown"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "content_type"),
+    [
+        (404, b"<!doctype html><title>Proxy</title>", "text/html"),
+        (200, b"<!doctype html><title>X</title>", "text/html"),
+        (200, b"{}", "application/json"),
+        (200, b"[]", "application/json"),
+        (200, b'{"url": "https://x.com/a/status/1"}', "application/json"),
+        (200, b"", "application/json"),
+        (400, b'{"errors": [{"code": 357}]}', "application/json"),
+        (403, b"", "text/plain"),
+        (429, b"", "text/plain"),
+        (503, b"", "text/plain"),
+    ],
+)
+@responses.activate
+def test_while_nobody_says_whether_the_post_is_there_its_absence_is_a_weak_sign(
+    status: int, body: bytes, content_type: str, clock: FakeClock
+) -> None:
+    serve_case(ENDPOINT, "syndication_empty")
+    responses.get(OEMBED, status=status, body=body, content_type=content_type)
+    with pytest.raises(FetchFailed) as caught:
+        generate(clock)
+    assert caught.value.reason == "weak_not_found"
+
+
+@responses.activate
+def test_a_second_source_that_cannot_be_reached_leaves_the_sign_weak(clock: FakeClock) -> None:
+    serve_case(ENDPOINT, "syndication_empty")
+    responses.get(OEMBED, body=requests.ConnectionError("refused"))
+    with pytest.raises(FetchFailed) as caught:
+        generate(clock)
+    assert caught.value.reason == "weak_not_found"
+
+
+def serve_paid_posts() -> None:
+    item, _ = sample_json("x/twitterapiio_tweets.json")["tweets"]
+    responses.get(RESELLER, json={"tweets": [{**item, "id": POST}], "status": "success"})
+    data = {**sample_json("x/v2_tweet.json")["data"], "id": POST}
+    responses.get(f"{API}/{POST}", json={"data": data})
+
+
+@pytest.mark.parametrize(
+    ("keys", "metric"),
+    [
+        ({"twitterapiio_api_key": "ta-secret", "x_api_bearer_token": "x-secret"}, "viewCount"),
+        ({"twitterapiio_api_key": "ta-secret"}, "viewCount"),
+        ({"x_api_bearer_token": "x-secret"}, "impression_count"),
+    ],
+)
+@responses.activate
+def test_a_hidden_post_is_paid_for_once_at_the_cheapest_source_with_a_key(
+    keys: dict[str, str], metric: str, clock: FakeClock
+) -> None:
+    serve_case(ENDPOINT, "syndication_empty")
+    serve_oembed()
+    serve_paid_posts()
+    calls = CallCounter()
+    (group, *_) = generate(clock, calls=calls, is_paid_enabled=True, **keys).groups
+    assert group.content is not None
+    assert group.content.platform_key == POST
+    assert metric in group.metrics[ObjectKind.CONTENTS]
+    assert calls.calls == len(responses.calls) == 3
+
+
+@responses.activate
+def test_no_money_is_spent_on_a_post_that_is_to_be_had_for_nothing(clock: FakeClock) -> None:
+    responses.get(ENDPOINT, body=sample_bytes("x/syndication_tweet.json"))
+    serve_paid_posts()
+    generate(clock, is_paid_enabled=True, twitterapiio_api_key="ta-secret")
+    assert len(responses.calls) == 1
+
+
+@responses.activate
+def test_no_money_is_spent_on_a_post_that_is_gone_or_while_the_free_source_is_down(clock: FakeClock) -> None:
+    serve_paid_posts()
+    serve_case(ENDPOINT, "syndication_empty")
+    serve_case(OEMBED, "oembed_missing")
+    keys = {"twitterapiio_api_key": "ta-secret"}
+    with pytest.raises(TargetGone):
+        generate(clock, is_paid_enabled=True, **keys)
+    responses.replace(responses.GET, ENDPOINT, status=503)
+    with pytest.raises(FetchFailed):
+        generate(clock, is_paid_enabled=True, **keys)
+    responses.replace(responses.GET, ENDPOINT, json={})
+    responses.replace(responses.GET, OEMBED, status=503)
+    with pytest.raises(FetchFailed):
+        generate(clock, is_paid_enabled=True, **keys)
+    assert not [call for call in responses.calls if str(call.request.url).startswith(RESELLER)]
 
 
 @pytest.mark.parametrize(
@@ -244,10 +406,18 @@ def test_numbers_are_written_in_base_36_as_browsers_write_them(value: float, tex
 
 def test_accounts_and_communities_are_not_supported(clock: FakeClock) -> None:
     settings = make_settings()
-    generator = XGenerator(OutboundClient(settings, clock), settings)
+    generator = XPostGenerator(OutboundClient(settings, clock), settings)
     for url in (
         "https://x.com/someone",
         "https://x.com/i/communities/1873866451949716154",
         "https://x.com/home",
     ):
         assert not generator.supports(route(url))
+
+
+def test_an_account_tells_its_age_by_its_number_where_it_has_a_time_inside(clock: FakeClock) -> None:
+    user = {"id_str": "1729123245750408839", "screen_name": "northemberxyz"}
+    account = post_with(clock, user=user).groups[0].account
+    assert account is not None
+    assert account.account_created_at is not None
+    assert account.account_created_at.replace(microsecond=0) == datetime(2023, 11, 27, 13, 1, 22, tzinfo=UTC)

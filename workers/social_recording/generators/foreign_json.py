@@ -6,8 +6,8 @@ and has an impossible value counts as missing, so that one odd field does not lo
 
 from __future__ import annotations
 
-from contextlib import suppress
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
@@ -72,6 +72,11 @@ def _only_readable(value: object, handler: ValidatorFunctionWrapHandler) -> obje
     return tuple(kept)
 
 
+def _no_flag(value: object) -> object:
+    """A yes or no is no number, though Python counts it as one."""
+    return None if isinstance(value, bool) else value
+
+
 def _of_unix_seconds(value: object) -> object:
     """A number of seconds becomes a time; anything else is no time."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _UNIX_SECONDS_MAX:
@@ -101,16 +106,16 @@ MaybeBool = Annotated[bool | None, WrapValidator(_or_none)]
 MaybeTime = Annotated[_Moment | None, WrapValidator(_or_none)]
 MaybeUnixTime = Annotated[_Moment | None, BeforeValidator(_of_unix_seconds)]
 MaybeCount = Annotated[
-    Annotated[int, Field(ge=0, le=_INT64_MAX)] | None,
+    Annotated[int, BeforeValidator(_no_flag), Field(ge=0, le=_INT64_MAX)] | None,
     WrapValidator(_or_none),
 ]
 # A balance of votes, which may be below zero.
 MaybeScore = Annotated[
-    Annotated[int, Field(ge=-_INT64_MAX, le=_INT64_MAX)] | None,
+    Annotated[int, BeforeValidator(_no_flag), Field(ge=-_INT64_MAX, le=_INT64_MAX)] | None,
     WrapValidator(_or_none),
 ]
 MaybeShare = Annotated[
-    Annotated[float, Field(ge=0, le=1)] | None,
+    Annotated[float, BeforeValidator(_no_flag), Field(ge=0, le=1)] | None,
     WrapValidator(_or_none),
 ]
 

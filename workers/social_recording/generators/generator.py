@@ -26,12 +26,13 @@ class FetchContext:
     """What a generator gets beside the route.
 
     `token_name` is the token's symbol, for platforms that compare names. `calls` is told before each
-    outside call.
+    outside call. `is_paid_enabled` lets a source that costs nothing turn to one that does for what it lacks.
     """
 
     budget: Budget
     calls: CallCounter
     token_name: str | None = None
+    is_paid_enabled: bool = False
 
 
 class Generator(Protocol):

@@ -11,7 +11,7 @@ from workers.social_graph.vocabulary import ObjectKind, Platform
 from workers.social_recording.generators.generator import Generator
 from workers.social_recording.generators.github import GitHubGenerator
 from workers.social_recording.generators.web import WebGenerator
-from workers.social_recording.generators.x import XGenerator
+from workers.social_recording.generators.x.sources import X_GENERATORS
 from workers.social_recording.routing import Route
 
 
@@ -31,7 +31,7 @@ class PaidPlace:
 # it shows less than a platform's paid source does.
 GENERATORS: tuple[Callable[[OutboundClient, Settings], Generator], ...] = (
     GitHubGenerator,
-    XGenerator,
+    *X_GENERATORS,
     WebGenerator,
 )
 # X shows single posts for nothing; the other three show strangers nothing at all.
@@ -41,6 +41,15 @@ PAID_PLACES = (
     PaidPlace(platform=Platform.TIKTOK),
     PaidPlace(platform=Platform.REDDIT),
 )
+
+
+# Costs nothing, and has a number of calls a day that can be used up.
+METERED_FREE_SOURCES = frozenset({"youtube"})
+
+
+def is_metered(generator: Generator) -> bool:
+    """Whether the source's answers can say that credit or quota is used up."""
+    return generator.is_paid or generator.source in METERED_FREE_SOURCES
 
 
 class Generators:
