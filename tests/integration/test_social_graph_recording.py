@@ -53,8 +53,20 @@ def test_a_place_that_cannot_be_named_is_an_unknown_content_at_no_cost(
     assert place.database["venues"].count_documents({}) == 0
     [link] = place.database["token_links"].find()
     assert (link["object"], link["object_id"], link["subtype"]) == ("contents", row["_id"], "unknown")
+    document = place.document(address)
+    assert document["fingerprints"] == []
+    assert "web" not in document, "the token has no site of its own"
     calls = place.sandbox.client.calls()
     assert calls.total == calls.matching("by-addresses") == 1, "the tracker and nobody else"
+
+
+def test_no_generator_is_asked_for_a_place_that_cannot_be_named(place: RecordingPlace) -> None:
+    generator = OwnGenerator(is_paid=True)
+    place.rebuild(generator=generator, is_paid_enabled=True)
+    [address] = place.list_tokens({"website": "https://reddit.com/settings", "tiktok": new_site()})
+    place.recorder.record(address)
+    assert [each["status"] for each in place.document(address)["social_urls"]] == ["ok", "ok"]
+    assert generator.calls.total() == 1, "the site and nothing else"
 
 
 @pytest.mark.parametrize(
@@ -88,9 +100,9 @@ def test_a_web_site_is_a_content_of_the_web_and_belongs_to_nothing(place: Record
     [row] = rows_of(place, url)
     assert (row["platform"], row["subtype"]) == ("web", "site")
     assert not {"site_id", "domain", "fingerprints"} & set(row)
+    domain = url.removeprefix("https://").rstrip("/")
     document = place.document(address)
-    assert document["fingerprints"] == []
-    assert "web" not in document, "until somebody writes it"
+    assert (document["fingerprints"], document["web"]["domain"]) == ([f"domain:{domain}"], domain)
 
 
 def test_a_token_keeps_canonical_urls_only_and_each_once(place: RecordingPlace) -> None:
