@@ -23,6 +23,7 @@ from workers.social_graph.vocabulary import (
     Platform,
     VenueSubtype,
 )
+from workers.social_recording.explain import Rule
 
 JOB_KIND_NAMES = sorted(JOB_KINDS)
 ERROR_CODE = r"[A-Z][A-Z_]*"
@@ -151,6 +152,40 @@ class TokenURL(_Document):
     reason: str | None
     attempts: Annotated[int, Field(ge=0, description="calls made to the outside")]
     attempted_at: Time | None
+
+
+class URLExplanation(_Document):
+    """Why a URL is or is not tried again. `dueAt` is the earliest time of a next try, null when there will be
+    none or any time will do; `holder` is who has the token in work.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "token": EXAMPLE_ADDRESS,
+                    "url": {
+                        "url": "https://x.com/harbor/status/2000000000000000001",
+                        "status": "error",
+                        "reason": "http_503",
+                        "attempts": 2,
+                        "attemptedAt": "2026-01-31T12:00:00.000Z",
+                    },
+                    "rule": "resting",
+                    "explanation": "It was tried a short while ago; the next retry after `dueAt` takes it.",
+                    "dueAt": "2026-01-31T13:00:00.000Z",
+                    "holder": None,
+                }
+            ]
+        }
+    )
+
+    token: str
+    url: TokenURL
+    rule: Rule
+    explanation: str
+    due_at: Time | None
+    holder: str | None
 
 
 class TokenWeb(_Document):

@@ -19,6 +19,7 @@ from app import documents
 from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound, RetryableError
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict
 from workers.social_graph.graph_reader import ObjectNotFound, TokenNotFound
+from workers.social_recording.explain import URLNotFound
 from workers.social_recording.job_kinds import StatusNotRetryable
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ TABLE: tuple[tuple[type[ConvergeError], int, str], ...] = (
     (IdempotencyConflict, 422, "IDEMPOTENCY_KEY_REUSED"),
     (AlreadyFinished, 409, "JOB_ALREADY_FINISHED"),
     (TokenNotFound, 404, "TOKEN_NOT_FOUND"),
+    (URLNotFound, 404, "URL_NOT_FOUND"),
     (ObjectNotFound, 404, "OBJECT_NOT_FOUND"),
     (NotFound, 404, "JOB_NOT_FOUND"),
     (InvalidInput, 400, "VALIDATION"),

@@ -87,6 +87,7 @@ _DOCUMENTS = (
     documents.Problem,
     documents.Ready,
     documents.TokenObjects,
+    documents.URLExplanation,
 )
 
 

@@ -10,9 +10,10 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -34,16 +35,21 @@ from workers.social_graph.vocabulary import FetchStatus
 from workers.social_graph.wallets import is_public_key
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 
+T = TypeVar("T")
+
 FAILED, MISUSED = 1, 2
 POLL_S = 0.5
 PAGE_SIZE = 200
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 jobs_commands = typer.Typer(no_args_is_help=True, help="Look at jobs, cancel one.")
+leases_commands = typer.Typer(no_args_is_help=True, help="Look at leases, take one from a dead holder.")
 main.add_typer(jobs_commands, name="jobs")
+main.add_typer(leases_commands, name="leases")
 out = Console()
 err = Console(stderr=True)
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
@@ -57,6 +63,15 @@ def _settings() -> Settings:
         return read_settings()
     except SettingsError as exc:
         _end(str(exc), MISUSED)
+
+
+def _ask(question: Callable[[JobAccess], T]) -> T:
+    """Answer one question; an error of ours ends the command."""
+    with closing(open_job_access(_settings())) as access:
+        try:
+            return question(access)
+        except ConvergeError as exc:
+            _end(str(exc), FAILED)
 
 
 def _parse(build: Callable[[], Any]) -> Any:
@@ -117,13 +132,19 @@ def reconcile(
     min_af_count: Annotated[int | None, typer.Option(help="floor of investors")] = None,
     limit: Annotated[int | None, typer.Option(help="1 to 100 tokens")] = None,
     deadline_ms: Annotated[int | None, typer.Option(help="1000 to 300000")] = None,
+    dry_run: DryRun = False,
     as_json: AsJSON = False,
 ) -> None:
     """Record the tokens whose last trade lies in the range and that were missed."""
     settings = _settings()
     request = _parse(
         lambda: ReconcileRequest(
-            start_date=start, end_date=end, min_af_count=min_af_count, limit=limit, deadline_ms=deadline_ms
+            start_date=start,
+            end_date=end,
+            min_af_count=min_af_count,
+            limit=limit,
+            deadline_ms=deadline_ms,
+            dry_run=dry_run,
         ).with_defaults(settings)
     )
     _run_job(settings, lambda access: access.jobs.submit(RECONCILE, request), as_json=as_json)
@@ -137,6 +158,7 @@ def retry(
     limit: Annotated[int | None, typer.Option(help="1 to 200 URLs")] = None,
     deadline_ms: Annotated[int | None, typer.Option(help="1000 to 300000")] = None,
     min_interval_minutes: Annotated[int | None, typer.Option(help="0 tries everything at once")] = None,
+    dry_run: DryRun = False,
     as_json: AsJSON = False,
 ) -> None:
     """Try again the URLs that have not converged."""
@@ -148,6 +170,7 @@ def retry(
             limit=limit,
             deadline_ms=deadline_ms,
             min_interval_minutes=min_interval_minutes,
+            dry_run=dry_run,
         ).with_defaults(settings)
     )
     _run_job(settings, lambda access: access.jobs.submit(RETRY, request), as_json=as_json)
@@ -161,11 +184,7 @@ def list_jobs(
     as_json: AsJSON = False,
 ) -> None:
     """List jobs, newest first."""
-    access = open_job_access(_settings())
-    try:
-        found, _ = access.jobs.list_jobs(kind=kind, state=state, limit=limit, before=None)
-    except ConvergeError as exc:
-        _end(str(exc), FAILED)
+    found, _ = _ask(lambda access: access.jobs.list_jobs(kind=kind, state=state, limit=limit, before=None))
     if as_json:
         sys.stdout.write(json.dumps([_as_json(job) for job in found]) + "\n")
         return
@@ -182,20 +201,14 @@ def list_jobs(
 @jobs_commands.command()
 def show(job_id: str, as_json: AsJSON = False) -> None:
     """Show one job with its result."""
-    try:
-        job = open_job_access(_settings()).jobs.get(job_id)
-    except ConvergeError as exc:
-        _end(str(exc), FAILED)
+    job = _ask(lambda access: access.jobs.get(job_id))
     _show(job, as_json=as_json)
 
 
 @jobs_commands.command()
 def cancel(job_id: str) -> None:
     """Ask a job to stop. What is in work is finished."""
-    try:
-        job = open_job_access(_settings()).jobs.cancel(job_id)
-    except ConvergeError as exc:
-        _end(str(exc), FAILED)
+    job = _ask(lambda access: access.jobs.cancel(job_id))
     out.print(f"{job.record.id} {job.state.value}, cancel asked for", highlight=False)
 
 
@@ -212,14 +225,60 @@ def tokens(
     """Show one token, its URLs, and what they lead to."""
     if not is_public_key(address):
         _end("address: must be a public key: 32 bytes in base58", MISUSED)
-    try:
-        view = _whole_token(open_job_access(_settings()).graph, address, as_of)
-    except ConvergeError as exc:
-        _end(str(exc), FAILED)
+    view = _ask(lambda access: _whole_token(access.graph, address, as_of))
     if as_json:
         sys.stdout.write(json.dumps(view.to_json()) + "\n")
     else:
         _show_token(view)
+
+
+@main.command()
+def explain(
+    url: Annotated[str, typer.Argument(help="the URL in any spelling")],
+    token: Annotated[str, typer.Option(help="the mint address of a token that has it")],
+    as_json: AsJSON = False,
+) -> None:
+    """Say why a URL of a token is or is not tried again, and when. Asks no platform."""
+    found = _ask(lambda access: access.explainer.explain(token, url))
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_json()) + "\n")
+        return
+    element = found.element
+    tries = f"{element.status.value} {element.reason or ''} after {element.attempts} attempts"
+    for line in (element.url, tries, f"{found.rule.value}: {found.words}"):
+        out.print(_cell(line))
+    if found.due_at is not None:
+        out.print(_cell(f"due at {to_iso(found.due_at)}"))
+    if found.holder is not None:
+        out.print(_cell(f"held by {found.holder}"))
+
+
+@leases_commands.command("list")
+def list_leases(
+    prefix: Annotated[str, typer.Argument(help="first letters of the names, such as social-record:")] = "",
+    as_json: AsJSON = False,
+) -> None:
+    """Show who holds which lease, since when and for how long yet."""
+    held = _ask(lambda access: access.leases.held(prefix))
+    if as_json:
+        sys.stdout.write(json.dumps([dataclasses.asdict(lease) for lease in held]) + "\n")
+        return
+    table = Table("lease", "holder", "held for", "left")
+    for lease in held:
+        age = "" if lease.age_s is None else f"{lease.age_s:.1f} s"
+        table.add_row(*map(_cell, (lease.name, lease.holder, age, f"{lease.ttl_s:.1f} s")))
+    out.print(table)
+
+
+@leases_commands.command("release")
+def release_lease(
+    name: Annotated[str, typer.Argument(help="the lease, as `leases list` names it")],
+    holder: Annotated[str, typer.Option(help="its holder, as `leases list` names it")],
+) -> None:
+    """Take a lease from a holder that is known to be dead. A living one notices and stops writing."""
+    is_released = _ask(lambda access: access.leases.release(name, holder))
+    if not is_released:
+        _end("this holder does not have the lease (any more)", FAILED)
 
 
 def _show_token(view: TokenView) -> None:
@@ -256,16 +315,16 @@ def _cell(value: object) -> Text:
 
 def _run_job(settings: Settings, submit: Callable[[JobAccess], Job], *, as_json: bool) -> None:
     """Submit a job, follow it to its end with a progress bar, show the result."""
-    access = open_job_access(settings)
-    try:
-        job = submit(access)
-        with progress_bar(err) as progress:
-            task = progress.add_task(job.record.kind, total=None)
-            while not job.state.is_final:
-                job = access.jobs.wait(job.record.id, POLL_S)
-                progress.update(task, completed=job.record.done, total=job.record.total)
-    except ConvergeError as exc:
-        _end(str(exc), FAILED)
+    with closing(open_job_access(settings)) as access:
+        try:
+            job = submit(access)
+            with progress_bar(err) as progress:
+                task = progress.add_task(job.record.kind, total=None)
+                while not job.state.is_final:
+                    job = access.jobs.wait(job.record.id, POLL_S)
+                    progress.update(task, completed=job.record.done, total=job.record.total)
+        except ConvergeError as exc:
+            _end(str(exc), FAILED)
     _show(job, as_json=as_json)
     raise typer.Exit(0 if job.state in (JobState.SUCCEEDED, JobState.CANCELLED) else FAILED)
 

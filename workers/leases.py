@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import threading
 import weakref
@@ -111,9 +112,10 @@ class LeaseStore:
     def acquire(self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0) -> Lease:
         """Take the lease and have it renewed until `release`; raises as `hold` does.
 
-        `owner` says who holds it, for people who look; what is compared is longer.
+        `owner` says who holds it, for people who look; what is compared is longer, and says since when.
         """
-        owner = f"{owner or os.getpid()}:{secrets.token_hex(8)}"
+        taken_ms = round(self._clock.now().timestamp() * 1000)
+        owner = f"{owner or os.getpid()}:{taken_ms}:{secrets.token_hex(8)}"
         give_up_at = self._clock.monotonic() + wait_s
         while True:
             asked_at = self._clock.monotonic()
@@ -191,6 +193,65 @@ class LeaseStore:
             lease.lost.set()
             with self._guard:
                 self._held.discard(lease)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldLease:
+    """A lease as people see it. `ttl_s` is what is left; `age_s` is None when the holder does not say."""
+
+    name: str
+    holder: str
+    age_s: float | None
+    ttl_s: float
+
+
+class LeaseBook:
+    """What people may see of all leases, and do to one that nobody renews any more."""
+
+    def __init__(self, redis: Redis, clock: Clock) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._release = redis.register_script(_RELEASE)
+
+    def held(self, prefix: str = "") -> list[HeldLease]:
+        """The leases whose name starts with `prefix`, by name. Raises `LockUnavailable`."""
+        pattern = f"{KEY_PREFIX}{_literally(prefix)}*"
+        try:
+            keys = sorted({key.decode() for key in self._redis.scan_iter(pattern, count=1000)})
+            return [lease for lease in map(self._look, keys) if lease is not None]
+        except STORE_AWAY as exc:
+            raise LockUnavailable("the lock store cannot be asked") from exc
+
+    def find(self, name: str) -> HeldLease | None:
+        """One lease, None when it is free. Raises `LockUnavailable`."""
+        try:
+            return self._look(KEY_PREFIX + name)
+        except STORE_AWAY as exc:
+            raise LockUnavailable("the lock store cannot be asked") from exc
+
+    def release(self, name: str, holder: str) -> bool:
+        """Take the lease away from exactly this holder; False when it is free or another one's by now.
+
+        A holder that is alive notices at its next renewal and stops writing. Raises `LockUnavailable`.
+        """
+        try:
+            return bool(self._release(keys=[KEY_PREFIX + name], args=[holder]))
+        except STORE_AWAY as exc:
+            raise LockUnavailable("the lock store cannot be asked") from exc
+
+    def _look(self, key: str) -> HeldLease | None:
+        holder, ttl_ms = self._redis.get(key), int(self._redis.pttl(key))
+        if not isinstance(holder, bytes) or ttl_ms < 0:
+            return None
+        name = holder.decode(errors="replace")
+        taken_ms = name.split(":")[-2] if name.count(":") >= 2 else ""
+        age_s = self._clock.now().timestamp() - int(taken_ms) / 1000 if taken_ms.isdigit() else None
+        return HeldLease(name=key.removeprefix(KEY_PREFIX), holder=name, age_s=age_s, ttl_s=ttl_ms / 1000)
+
+
+def _literally(text: str) -> str:
+    """The text as a pattern of Redis that matches nothing else."""
+    return re.sub(r"([\\*?\[\]^-])", r"\\\1", text)
 
 
 def _renew_while_there_is(reference: weakref.ref[LeaseStore]) -> None:

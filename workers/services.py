@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 
 import pymongo
 from celery import signals
@@ -28,12 +30,16 @@ from workers.jobs.probe import WorkerProbe
 from workers.jobs.record import JobStore
 from workers.jobs.run import JobRunner
 from workers.jobs.service import JobService
-from workers.leases import LeaseStore
+from workers.leases import LeaseBook, LeaseStore
 from workers.mongo import connect
 from workers.settings import Settings, read_settings
 from workers.social_graph.graph_reader import GraphReader
 from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
+from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.credit import CreditFlags
+from workers.social_recording.due import RetryInterval
+from workers.social_recording.explain import URLExplainer
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
@@ -43,7 +49,7 @@ from workers.social_recording.retry import Retry, URLRetrier
 from workers.social_recording.routing import registrable_domain
 from workers.social_recording.sweep import RetrySweep
 from workers.social_recording.tracker import TrackerClient
-from workers.social_recording.url_collection import RecordingLimits, URLCollector
+from workers.social_recording.url_collection import RecordingLimits, URLCollector, obstacle_to
 
 JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
 SECONDS_PER_DAY = 86_400
@@ -79,6 +85,18 @@ class JobAccess:
             queue_expires_s=settings.job_queue_expires_s,
         )
         self.graph = GraphReader(self._database, clock)
+        self.leases = LeaseBook(redis, clock)
+        self.explainer = URLExplainer(
+            tokens=TokenRepository(self._database, clock),
+            leases=self.leases,
+            obstacle_to=_obstacles(settings, clock),
+            clock=clock,
+            interval=RetryInterval(
+                shortest=timedelta(minutes=settings.social_record_retry_min_interval_minutes),
+                factor=settings.social_record_retry_backoff_factor,
+            ),
+            max_attempts=settings.social_record_max_attempts,
+        )
 
     def close(self) -> None:
         """Close the connections; for processes that go on without them, such as tests."""
@@ -102,6 +120,12 @@ class JobAccess:
         except PyMongoError:
             state["mongodb"] = "not reachable"
         return state
+
+
+def _obstacles(settings: Settings, clock: Clock) -> Callable[[str], FetchStatus | None]:
+    """Says what keeps every source from being asked about a URL. The client behind it asks nobody."""
+    generators = Generators(OutboundClient(settings, clock), settings)
+    return lambda url: obstacle_to(url, generators, is_paid_enabled=settings.social_record_enable_paid)
 
 
 def open_job_access(settings: Settings) -> JobAccess:
@@ -141,6 +165,7 @@ class Services:
             generators=Generators(http, settings),
             stored=StoredObjects(database, clock),
             writer=GraphWriter(database, clock),
+            credit=CreditFlags(redis),
             clock=clock,
             limits=limits,
         )
@@ -172,7 +197,13 @@ class Services:
             redis=redis, tracker=tracker, tokens=tokens, messenger=messenger, clock=clock, limits=fan_out
         )
         self.retry = Retry(
-            redis=redis, tokens=tokens, collector=collector, messenger=messenger, clock=clock, limits=fan_out
+            redis=redis,
+            tokens=tokens,
+            collector=collector,
+            messenger=messenger,
+            clock=clock,
+            limits=fan_out,
+            backoff_factor=settings.social_record_retry_backoff_factor,
         )
         self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
 

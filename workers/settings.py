@@ -18,6 +18,8 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from workers.source_limits import limits_by_source
+
 # Nobody else uses this prefix. The other first words (GITHUB, JOB, HTTP, ...) are those of many programs.
 OWN_PREFIX = "SOCIAL_RECORD_"
 # Names of other programs that look like a slip of ours.
@@ -76,10 +78,16 @@ def _comma_free(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _limits_text(text: str) -> str:
+    limits_by_source(text, has_github_token=True)
+    return text
+
+
 HTTPURL = Annotated[str, AfterValidator(_http_url)]
 RedisURL = Annotated[str, _url_of("redis", "rediss")]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_header_safe)]
 PathSecret = Annotated[SecretStr, AfterValidator(_path_safe)]
+SourceLimits = Annotated[str, AfterValidator(_limits_text)]
 
 
 class Settings(BaseSettings):
@@ -131,6 +139,7 @@ class Settings(BaseSettings):
     social_record_retry_limit: int = Field(default=50, ge=1, le=200)
     social_record_deadline_ms: int = Field(default=45_000, ge=1000, le=300_000)
     social_record_retry_min_interval_minutes: int = Field(default=60, ge=0, le=525_600)
+    social_record_retry_backoff_factor: float = Field(default=1.0, ge=1, le=10)
     social_record_reconcile_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_retry_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_token_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
@@ -170,6 +179,7 @@ class Settings(BaseSettings):
     http_read_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
     http_total_timeout_ms: int = Field(default=20_000, ge=100, le=120_000)
     http_body_max_bytes: int = Field(default=1_048_576, ge=1024, le=16_777_216)
+    source_limits: SourceLimits | None = None
 
     @field_validator("social_record_af_group_ids", mode="before")
     @classmethod

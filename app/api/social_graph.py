@@ -134,6 +134,46 @@ def get_token(path: TokenPath, query: LinksQuery) -> Response:
     return _page_response(page, query, "get_token", {"address": path.address})
 
 
+class ExplainQuery(BaseModel):
+    """Which URL of which token."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: Annotated[
+        str,
+        Field(
+            json_schema_extra={"format": ADDRESS_FORMAT},
+            description="the mint's public key, 32 bytes in base58",
+            examples=[documents.EXAMPLE_ADDRESS],
+        ),
+        AfterValidator(_public_key),
+    ]
+    url: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="the URL in any spelling",
+            examples=["https://twitter.com/harbor/status/2000000000000000001"],
+        ),
+    ]
+
+
+@blueprint.get(
+    "/urls/explain",
+    summary="Why a URL is or is not tried again, and when",
+    operation_id="explainURL",
+    responses={
+        200: answer(documents.URLExplanation, "The rule that decides, and the time of the next try."),
+        **_problems("URL_NOT_FOUND", "The token has no such URL, or was never recorded (`TOKEN_NOT_FOUND`)."),
+    },
+)
+def explain_url(query: ExplainQuery) -> Response:
+    """Apply the rules of the retry to one URL as it is stored now. Asks no platform."""
+    found = this_process().access.explainer.explain(query.token, query.url)
+    return jsonify(documents.URLExplanation.model_validate(found.to_json()).to_json())
+
+
 @blueprint.get(
     "/objects/<kind>/<id>/tokens",
     summary="The tokens that lead to an object",

@@ -33,6 +33,7 @@ from workers.mongo import Document, MongoDatabase
 from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.credit import CreditFlags
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.recording import TokenRecorder
@@ -143,6 +144,7 @@ class Desk:
             generators=Generators(http, settings),
             stored=StoredObjects(self.database, clock),
             writer=GraphWriter(self.database, clock),
+            credit=CreditFlags(self.redis),
             clock=clock,
             limits=limits,
         )

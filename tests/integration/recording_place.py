@@ -34,6 +34,7 @@ from workers.social_graph.indexes import migrate
 from workers.social_graph.token import RetryableURL, Token, TokenRepository, TokenSocialURL
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.credit import CreditFlags
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
@@ -94,11 +95,11 @@ class ThreadMessenger:
     def _work(self, task: str, arguments: Mapping[str, Any]) -> None:
         place, member = self._place, Assignment.from_json(arguments["assignment"])
         if task == RECORD_TOKEN_TASK:
-            place.desk.run(member, lambda: place.recorder.record(member.target).to_json())
+            place.desk.run(member, lambda: place.recorder.record(member.target, member.job_id).to_json())
         else:
             assert task == RETRY_URL_TASK
             candidate = candidate_from_json(arguments["candidate"])
-            place.desk.run(member, lambda: place.retrier.retry(candidate))
+            place.desk.run(member, lambda: place.retrier.retry(candidate, member.job_id))
 
 
 class RecordingPlace:
@@ -125,6 +126,8 @@ class RecordingPlace:
         generator: OwnGenerator | None = None,
         leases: LeaseStore | None = None,
         tokens: TokenRepository | None = None,
+        window: int = 16,
+        backoff_factor: float = 1.0,
         **limits: Any,
     ) -> None:
         """Build the parts anew with what the test wants otherwise."""
@@ -136,6 +139,7 @@ class RecordingPlace:
             generators=generators,
             stored=StoredObjects(self.database, self.clock),
             writer=GraphWriter(self.database, self.clock),
+            credit=CreditFlags(self.redis),
             clock=self.clock,
             limits=self.limits,
         )
@@ -157,16 +161,20 @@ class RecordingPlace:
             "tokens": tokens,
             "messenger": cast(CeleryMessenger, self.messenger),
             "clock": self.clock,
-            "limits": FanOutLimits(window=16, budget_s=20, grace_s=2),
+            "limits": FanOutLimits(window=window, budget_s=20, grace_s=2),
         }
         self.reconcile = Reconcile(tracker=tracker, **shared)
-        self.retry = Retry(collector=collector, **shared)
+        self.retry = Retry(collector=collector, backoff_factor=backoff_factor, **shared)
 
     def run_retry(self, **body: Any) -> dict[str, Any]:
         """Run a retry job and return its `meta`."""
-        request = RetryRequest.model_validate(body).with_defaults(self.settings)
-        found: dict[str, Any] = self._run(RETRY, request.model_dump(mode="json"), self.retry.run)["meta"]
+        found: dict[str, Any] = self.retry_result(**body)["meta"]
         return found
+
+    def retry_result(self, **body: Any) -> dict[str, Any]:
+        """Run a retry job and return its result."""
+        request = RetryRequest.model_validate(body).with_defaults(self.settings)
+        return self._run(RETRY, request.model_dump(mode="json"), self.retry.run)
 
     def run_reconcile(self, **body: Any) -> dict[str, Any]:
         """Run a reconcile job over the day of the tokens and return its result."""

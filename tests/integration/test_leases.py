@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from redis import Redis
@@ -17,7 +18,7 @@ from devstack.valkey import ValkeyServer
 from tests.waiting import wait_until
 from workers.clock import Clock
 from workers.errors import Busy, LeaseLost, LockUnavailable
-from workers.leases import KEY_PREFIX, LeaseStore
+from workers.leases import KEY_PREFIX, LeaseBook, LeaseStore
 
 
 @pytest.fixture
@@ -44,9 +45,10 @@ def test_an_answer_that_got_lost_does_not_lock_the_owner_out(
 ) -> None:
     """The client repeats the command; without looking at the holder it would find the key taken."""
     monkeypatch.setattr("workers.leases.secrets.token_hex", lambda _: "one call")
+    monkeypatch.setattr(Clock, "now", lambda _: datetime(2026, 1, 1, tzinfo=UTC))
     leases.acquire("a", ttl_ms=60_000, owner="me")
     leases.acquire("a", ttl_ms=60_000, owner="me")
-    assert redis.get(f"{KEY_PREFIX}a") == b"me:one call"
+    assert redis.get(f"{KEY_PREFIX}a") == b"me:1767225600000:one call"
 
 
 def test_the_same_owner_does_not_get_in_twice(leases: LeaseStore) -> None:
@@ -195,3 +197,59 @@ def test_the_renewal_ends_with_its_store(redis: Redis) -> None:
     gc.collect()
     wait_until(lambda: not renewer.is_alive(), "the thread ends")
     wait_until(lambda: not redis.exists(f"{KEY_PREFIX}a"), "the lease runs out")
+
+
+@pytest.fixture
+def book(redis: Redis) -> LeaseBook:
+    return LeaseBook(redis, Clock())
+
+
+def test_people_see_who_holds_a_lease_since_when_and_for_how_long_yet(
+    leases: LeaseStore, book: LeaseBook
+) -> None:
+    assert book.held() == []
+    with (
+        leases.hold("social-record:a", ttl_ms=60_000, owner="job-1") as lease,
+        leases.hold("social-url:b", ttl_ms=60_000),
+    ):
+        assert [each.name for each in book.held()] == ["social-record:a", "social-url:b"]
+        [found] = book.held("social-record:")
+        assert found.holder == lease.owner
+        assert found.holder.startswith("job-1:")
+        assert found.age_s is not None
+        assert 0 <= found.age_s < 30
+        assert 30 < found.ttl_s <= 60
+        assert book.find("social-record:a") is not None
+    assert book.find("social-record:a") is None
+
+
+def test_a_prefix_is_taken_literally(leases: LeaseStore, book: LeaseBook) -> None:
+    with leases.hold("a*b", ttl_ms=60_000), leases.hold("a-b", ttl_ms=60_000):
+        assert [each.name for each in book.held("a*")] == ["a*b"]
+        assert [each.name for each in book.held("a[*-]")] == []
+
+
+def test_a_lease_is_taken_only_from_the_holder_that_was_named(leases: LeaseStore, book: LeaseBook) -> None:
+    dead = leases.acquire("a", ttl_ms=60_000)
+    assert not book.release("a", "somebody else")
+    assert not book.release("free", dead.owner)
+    assert book.release("a", dead.owner)
+    assert not book.release("a", dead.owner)
+    with leases.hold("a", ttl_ms=60_000) as now:
+        assert not book.release("a", dead.owner)
+        assert now.is_held
+
+
+def test_a_living_holder_that_lost_its_lease_to_a_person_notices(leases: LeaseStore, book: LeaseBook) -> None:
+    lease = leases.acquire("a", ttl_ms=300)
+    assert book.release("a", lease.owner)
+    wait_until(lambda: not lease.is_held, "the holder to notice")
+    with pytest.raises(LeaseLost):
+        lease.check()
+
+
+def test_a_key_of_an_unknown_form_is_shown_without_an_age(book: LeaseBook, redis: Redis) -> None:
+    redis.set(f"{KEY_PREFIX}odd", "whoever", px=60_000)
+    redis.set(f"{KEY_PREFIX}for-ever", "whoever")
+    [found] = book.held()
+    assert (found.name, found.holder, found.age_s) == ("odd", "whoever", None)

@@ -31,6 +31,7 @@ from workers.jobs.service import JobService
 from workers.leases import KEY_PREFIX
 from workers.social_graph.token import RetryableURL, TokenRepository, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.due import RetryInterval
 from workers.social_recording.job_kinds import RETRY, RetryRequest
 from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.recording import token_lease
@@ -43,10 +44,15 @@ __all__ = ["place", "sandbox"]
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+INTERVAL = RetryInterval(shortest=HOUR)
 
 
 def down(_: Route) -> SocialObjectGraph:
     raise FetchFailed("down", reason="http_503")
+
+
+def is_due(found: RetryableURL) -> bool:
+    return INTERVAL.is_due(found, NOW)
 
 
 def candidate(number: int, attempted_at: datetime | None) -> RetryableURL:
@@ -73,7 +79,12 @@ def test_every_candidate_is_counted_in_one_group_and_the_limit_holds(
 ) -> None:
     found = [candidate(n, None if ago is None else NOW - ago) for n, (_, ago) in enumerate(tried)]
     processable = {each.url for each, (is_processable, _) in zip(found, tried, strict=True) if is_processable}
-    selection = select(found, is_processable=processable.__contains__, due_before=NOW - HOUR, limit=limit)
+    selection = select(
+        found,
+        is_processable=processable.__contains__,
+        is_due=is_due,
+        limit=limit,
+    )
     due = selection.candidates - selection.skipped_by_interval - selection.not_processable
     assert selection.candidates == len(found)
     assert selection.not_processable == len(found) - len(processable)
@@ -96,7 +107,7 @@ def test_a_url_is_due_after_exactly_the_interval(place: RecordingPlace) -> None:
     selection = select(
         place.tokens.iterate_retryable_urls([FetchStatus.ERROR]),
         is_processable=lambda _: True,
-        due_before=NOW - HOUR,
+        is_due=is_due,
         limit=9,
     )
     chosen = [target.candidate.url for target in selection.targets]
@@ -223,7 +234,7 @@ def test_what_cannot_be_processed_never_counts_until_it_can(
     place.rebuild(generator=generator)
     links = {
         FetchStatus.UNSUPPORTED: "https://www.youtube.com/watch?v=dQw4w9WgXcQ",
-        FetchStatus.SKIPPED_PAID: "https://www.tiktok.com/@somebody",
+        FetchStatus.SKIPPED_PAID: "https://www.instagram.com/somebody",
     }
     [address] = place.list_tokens({"website": links[status]})
     place.recorder.record(address)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -280,6 +280,14 @@ def _parse(kind: JobKind[RequestT], request: Mapping[str, object]) -> RequestT:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise JobFailed.because("INVALID_REQUEST", f"{place}: {first['msg']}") from exc
+
+
+def dry_run_of(targets: Sequence[Mapping[str, object]], meta: Mapping[str, object]) -> JobResult:
+    """The result of a job that only looked: the targets that a real run would take up, in its order."""
+    return JobResult(
+        data=[{**target, "outcome": "planned"} for target in targets],
+        meta=to_meta({**meta, "dryRun": True, "planned": len(targets)}),
+    )
 
 
 def to_meta(values: Mapping[str, object]) -> dict[str, object]:

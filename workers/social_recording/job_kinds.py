@@ -57,6 +57,10 @@ ReopenedStatus = Annotated[
     WithJsonSchema({"type": "string", "enum": [status.value for status in FetchStatus if status != "ok"]}),
 ]
 WHOLE = BeforeValidator(_without_fraction)
+DryRun = Annotated[
+    bool,
+    Field(strict=True, description="say what would be done: no call to a platform, nothing written"),
+]
 DeadlineMs = Annotated[int, Field(ge=1000, le=300_000, strict=True), WHOLE]
 
 
@@ -81,6 +85,7 @@ class ReconcileRequest(_Body):
     min_af_count: Annotated[int, Field(ge=1, le=1_000_000, strict=True), WHOLE] | None = None
     limit: Annotated[int, Field(ge=1, le=100, strict=True), WHOLE] | None = None
     deadline_ms: DeadlineMs | None = None
+    dry_run: DryRun = False
 
     @field_validator("end_date")
     @classmethod
@@ -98,6 +103,7 @@ class ReconcileRequest(_Body):
             min_af_count=self.min_af_count or settings.social_record_af_investor_threshold,
             limit=self.limit or settings.social_record_reconcile_limit,
             deadline_ms=self.deadline_ms or settings.social_record_deadline_ms,
+            dry_run=self.dry_run,
         )
 
 
@@ -126,6 +132,7 @@ class RetryRequest(_Body):
     limit: Annotated[int, Field(ge=1, le=200, strict=True), WHOLE] | None = None
     deadline_ms: DeadlineMs | None = None
     min_interval_minutes: Annotated[int, Field(ge=0, le=525_600, strict=True), WHOLE] | None = None
+    dry_run: DryRun = False
 
     def with_defaults(self, settings: Settings) -> CompleteRetryRequest:
         """Fill in what the caller left out. Raises `StatusNotRetryable` when `ok` is asked for."""
@@ -140,6 +147,7 @@ class RetryRequest(_Body):
             min_interval_minutes=(
                 settings.social_record_retry_min_interval_minutes if interval is None else interval
             ),
+            dry_run=self.dry_run,
         )
 
 

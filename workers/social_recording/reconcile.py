@@ -20,7 +20,7 @@ from workers.clock import Budget, Clock
 from workers.errors import BudgetExceeded, UpstreamFailed
 from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, Target
 from workers.jobs.messenger import CeleryMessenger
-from workers.jobs.run import JobResult, RunningJob, StoppedBy, to_meta
+from workers.jobs.run import JobResult, RunningJob, StoppedBy, dry_run_of, to_meta
 from workers.social_graph.token import TokenRepository
 from workers.social_recording.job_kinds import CompleteReconcileRequest
 from workers.social_recording.recording import TokenOutcome
@@ -121,8 +121,9 @@ class Reconcile:
         known = self._tokens.find_existing_addresses(passed)
         missing = self._tried.order([token for address, token in passed.items() if address not in known])
         batch = missing[: request.limit]
-        result = self._fan_out(job, batch)
-        self._tried.forget_old()
+        result = FanOutResult() if request.dry_run else self._fan_out(job, batch)
+        if not request.dry_run:
+            self._tried.forget_old()
         meta = {
             "scanned": len(listed),
             "filtered": len(passed),
@@ -136,6 +137,8 @@ class Reconcile:
             "elapsedMs": job.elapsed_ms,
         }
         symbols = {token.address: token.symbol for token in batch}
+        if request.dry_run:
+            return dry_run_of([{"address": token.address, "symbol": token.symbol} for token in batch], meta)
         return JobResult(data=_rows(result, symbols), meta=to_meta(meta))
 
     def _list(self, job: RunningJob, request: CompleteReconcileRequest) -> list[TrackedToken] | None:

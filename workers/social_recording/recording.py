@@ -89,19 +89,22 @@ class TokenRecorder:
         self._clock = clock
         self._limits = limits
 
-    def record(self, address: str) -> TokenReport:
-        """Record the token unless it is known. A failure is reported and leaves no document."""
+    def record(self, address: str, job_id: str | None = None) -> TokenReport:
+        """Record the token unless it is known. A failure is reported and leaves no document.
+
+        `job_id` is the job that asks, if one does.
+        """
         budget = Budget.of(self._clock, self._limits.budget_s)
         try:
             with self._leases.hold(token_lease(address), ttl_ms=self._limits.token_lease_ttl_ms) as lease:
-                return self._record_alone(address, lease, budget)
+                return self._record_alone(address, job_id, lease, budget)
         except Busy:
             return TokenReport(outcome=TokenOutcome.LOCKED_OUT)
         except Exception as exc:
             log.warning("a token was not recorded", extra={"token": address}, exc_info=exc)
             return TokenReport(outcome=TokenOutcome.FAILED, reason=reason_of(exc))
 
-    def _record_alone(self, address: str, lease: Lease, budget: Budget) -> TokenReport:
+    def _record_alone(self, address: str, job_id: str | None, lease: Lease, budget: Budget) -> TokenReport:
         if self._tokens.exists(address):
             return TokenReport(outcome=TokenOutcome.ALREADY_SEEN)
         info = self._tracker.token_by_address(address, budget)
@@ -118,6 +121,7 @@ class TokenRecorder:
                     first_transfer_at=info.first_transfer_at,
                     url=url,
                     pending_links=pending_links,
+                    job_id=job_id,
                 ),
                 lease,
                 budget,

@@ -19,10 +19,11 @@ from workers.clock import Budget, Clock, from_iso, to_iso
 from workers.errors import Busy
 from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, Target
 from workers.jobs.messenger import CeleryMessenger
-from workers.jobs.run import JobResult, RunningJob, StoppedBy, to_meta
+from workers.jobs.run import JobResult, RunningJob, StoppedBy, dry_run_of, to_meta
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.token import RetryableURL, TokenRepository
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.due import RetryInterval
 from workers.social_recording.fetch_status import EarlierTry, FetchOutcome, resolve_final_status
 from workers.social_recording.job_kinds import CompleteRetryRequest
 from workers.social_recording.recording import reason_of, token_lease
@@ -67,14 +68,13 @@ def select(
     candidates: Iterable[RetryableURL],
     *,
     is_processable: Callable[[str], bool],
-    due_before: datetime,
+    is_due: Callable[[RetryableURL], bool],
     limit: int,
     must_stop: Callable[[], bool] = lambda: False,
 ) -> Selection:
     """Pick the first `limit` candidates that are due and can be processed; count all of them.
 
-    A URL tried exactly at `due_before` is due, one that was never tried always is. `must_stop` is asked now
-    and then; when it says yes, what has not been looked at is not counted.
+    `must_stop` is asked now and then; when it says yes, what has not been looked at is not counted.
     """
     selection = Selection()
     for candidate in candidates:
@@ -84,7 +84,7 @@ def select(
         selection.candidates += 1
         if not is_processable(candidate.url):
             selection.not_processable += 1
-        elif candidate.attempted_at is not None and candidate.attempted_at > due_before:
+        elif not is_due(candidate):
             selection.skipped_by_interval += 1
         elif len(selection.targets) < limit:
             selection.targets.append(URLTarget(candidate=candidate))
@@ -103,6 +103,7 @@ class Retry:
         messenger: CeleryMessenger,
         clock: Clock,
         limits: FanOutLimits,
+        backoff_factor: float = 1.0,
     ) -> None:
         self._redis = redis
         self._tokens = tokens
@@ -110,6 +111,7 @@ class Retry:
         self._messenger = messenger
         self._clock = clock
         self._limits = limits
+        self._backoff_factor = backoff_factor
 
     def run(self, job: RunningJob, request: CompleteRetryRequest) -> JobResult:
         """Run the job."""
@@ -117,13 +119,12 @@ class Retry:
         selection = select(
             self._tokens.iterate_retryable_urls(request.statuses, request.token_addresses),
             is_processable=lambda url: self._collector.obstacle_to(url) is None,
-            due_before=self._clock.now() - timedelta(minutes=request.min_interval_minutes),
+            is_due=self._is_due(request),
             limit=request.limit,
             must_stop=lambda: job.stop_reason() is not None,
         )
         cut_short = job.stop_reason() if selection.is_cut_short else None
-        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
-        result = fan_out.run(selection.targets)
+        result = FanOutResult() if request.dry_run else self._fan_out(job, selection)
         meta = {
             "candidateUrls": selection.candidates,
             "skippedByInterval": selection.skipped_by_interval,
@@ -133,7 +134,20 @@ class Retry:
             "queuedMs": job.queued_ms,
             "elapsedMs": job.elapsed_ms,
         }
+        if request.dry_run:
+            planned = [target.candidate for target in selection.targets]
+            return dry_run_of([{"address": each.address, "url": each.url} for each in planned], meta)
         return JobResult(data=_rows(result), meta=to_meta(meta))
+
+    def _is_due(self, request: CompleteRetryRequest) -> Callable[[RetryableURL], bool]:
+        now = self._clock.now()
+        shortest = timedelta(minutes=request.min_interval_minutes)
+        interval = RetryInterval(shortest=shortest, factor=self._backoff_factor)
+        return lambda candidate: interval.is_due(candidate, now)
+
+    def _fan_out(self, job: RunningJob, selection: Selection) -> FanOutResult:
+        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
+        return fan_out.run(selection.targets)
 
     def _send(self, target: Target, assignment: Assignment) -> None:
         if not isinstance(target, URLTarget):
@@ -163,14 +177,17 @@ class URLRetrier:
         self._clock = clock
         self._limits = limits
 
-    def retry(self, candidate: RetryableURL) -> dict[str, object]:
-        """Try the URL and return `{outcome, status?, reason?}`; never raises for one URL's trouble."""
+    def retry(self, candidate: RetryableURL, job_id: str | None = None) -> dict[str, object]:
+        """Try the URL and return `{outcome, status?, reason?}`; never raises for one URL's trouble.
+
+        `job_id` is the job that asks, if one does.
+        """
         budget = Budget.of(self._clock, self._limits.budget_s)
         try:
             with self._leases.hold(
                 token_lease(candidate.address), ttl_ms=self._limits.token_lease_ttl_ms
             ) as lease:
-                return self._retry_alone(candidate, lease, budget)
+                return self._retry_alone(candidate, job_id, lease, budget)
         except Busy:
             return {"outcome": "lockedOut"}
         except Exception as exc:
@@ -181,7 +198,9 @@ class URLRetrier:
             )
             return {"outcome": "failed", "reason": reason_of(exc)}
 
-    def _retry_alone(self, candidate: RetryableURL, lease: Lease, budget: Budget) -> dict[str, object]:
+    def _retry_alone(
+        self, candidate: RetryableURL, job_id: str | None, lease: Lease, budget: Budget
+    ) -> dict[str, object]:
         """Claim, collect, decide, write. The claim counts the attempt before the call is made, so a URL
         that kills its worker is still counted."""
         if candidate.status is FetchStatus.ERROR and candidate.attempts >= self._limits.max_attempts:
@@ -202,6 +221,7 @@ class URLRetrier:
             first_transfer_at=candidate.first_transfer_at,
             url=candidate.url,
             earlier=EarlierTry(reason=candidate.reason, at=candidate.attempted_at),
+            job_id=job_id,
         )
         outcome = self._collector.collect(order, lease, budget)
         status = resolve_final_status(

@@ -33,15 +33,15 @@ def record_token(assignment: dict[str, str | int]) -> None:
     """Record one token for its job."""
     services = get_services()
     member = Assignment.from_json(assignment)
-    services.desk.run(member, lambda: services.recorder.record(member.target).to_json())
+    services.desk.run(member, lambda: services.recorder.record(member.target, member.job_id).to_json())
 
 
 @app.task(name=RETRY_URL_TASK)
 def retry_url(assignment: dict[str, str | int], candidate: dict[str, str | int | None]) -> None:
     """Try one URL again for its job."""
     services = get_services()
-    url = candidate_from_json(candidate)
-    services.desk.run(Assignment.from_json(assignment), lambda: services.retrier.retry(url))
+    member, url = Assignment.from_json(assignment), candidate_from_json(candidate)
+    services.desk.run(member, lambda: services.retrier.retry(url, member.job_id))
 
 
 @app.task(name="converge.schedule.retry_sweep")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from workers.clock import Budget, Clock
-from workers.errors import Busy, LeaseLost
+from workers.errors import Busy, CreditExhausted, LeaseLost
 from workers.leases import Lease, LeaseStore
 from workers.social_graph.account import Account
 from workers.social_graph.content import Content
 from workers.social_graph.token import TokenWeb
 from workers.social_graph.token_link import TokenLink
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
+from workers.social_recording.credit import CreditFlags
 from workers.social_recording.fetch_status import (
     EarlierTry,
     FetchOutcome,
@@ -22,7 +23,7 @@ from workers.social_recording.fetch_status import (
     status_of_error,
 )
 from workers.social_recording.generators.generator import CallCounter, FetchContext, Generator
-from workers.social_recording.generators.registry import Generators
+from workers.social_recording.generators.registry import Generators, is_metered
 from workers.social_recording.graph_writer import GraphWriter, LinkContext, StoredObjects
 from workers.social_recording.object_graph import ContentDraft, ObjectGroup, SocialObjectGraph
 from workers.social_recording.observed_rows import StoredObject
@@ -38,7 +39,7 @@ class URLOrder:
     """One URL of one token, and what is known of the token.
 
     `pending_links` takes the links of a token that has none yet; see `LinkContext`. `earlier` is how the last
-    try of the URL ended.
+    try of the URL ended, `job_id` the job that asks, if one does.
     """
 
     token_address: str
@@ -47,6 +48,7 @@ class URLOrder:
     url: str
     pending_links: list[TokenLink] | None = None
     earlier: EarlierTry | None = None
+    job_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,18 @@ def url_lease(url: str) -> str:
     return f"social-url:{hashlib.sha256(url.encode()).hexdigest()}"
 
 
+def obstacle_to(url: str, generators: Generators, *, is_paid_enabled: bool) -> FetchStatus | None:
+    """`unsupported` or `skipped_paid` when nobody can be asked about the URL now; else None. Asks nobody."""
+    if leads_inside(url):
+        return None
+    way = route(url)
+    if way.needs_no_call or generators.for_route(way, is_paid_enabled=is_paid_enabled) is not None:
+        return None
+    if not is_paid_enabled and generators.costs_money(way):
+        return FetchStatus.SKIPPED_PAID
+    return FetchStatus.UNSUPPORTED
+
+
 class URLCollector:
     """Collects one URL: finds it stored, or asks its platform and writes the graph."""
 
@@ -75,6 +89,7 @@ class URLCollector:
         generators: Generators,
         stored: StoredObjects,
         writer: GraphWriter,
+        credit: CreditFlags,
         clock: Clock,
         limits: RecordingLimits,
     ) -> None:
@@ -82,19 +97,13 @@ class URLCollector:
         self._generators = generators
         self._stored = stored
         self._writer = writer
+        self._credit = credit
         self._clock = clock
         self._limits = limits
 
     def obstacle_to(self, url: str) -> FetchStatus | None:
         """`unsupported` or `skipped_paid` when the URL cannot be processed now, at no cost; else None."""
-        if leads_inside(url):
-            return None
-        way = route(url)
-        if way.needs_no_call or self._generator_for(way) is not None:
-            return None
-        if not self._limits.is_paid_enabled and self._generators.costs_money(way):
-            return FetchStatus.SKIPPED_PAID
-        return FetchStatus.UNSUPPORTED
+        return obstacle_to(url, self._generators, is_paid_enabled=self._limits.is_paid_enabled)
 
     def collect(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
         """Bring one URL as far as it gets now. Raises `LeaseLost` when the token is no longer ours."""
@@ -108,9 +117,13 @@ class URLCollector:
             with self._leases.hold(
                 url_lease(order.url), ttl_ms=URL_LEASE_TTL_MS, wait_s=self._limits.url_lease_wait_s
             ):
-                found = self._collect_alone(
-                    order, lease, FetchContext(budget=budget, calls=calls, token_name=order.token_name)
+                context = FetchContext(
+                    budget=budget,
+                    calls=calls,
+                    token_name=order.token_name,
+                    is_paid_enabled=self._limits.is_paid_enabled,
                 )
+                found = self._collect_alone(order, lease, context)
         except LeaseLost:
             raise
         except Busy:
@@ -138,10 +151,24 @@ class URLCollector:
         generator = self._generator_for(way)
         if way.needs_no_call or generator is None:
             graph = graph_of_route(way, self._clock.now())
+        elif self._is_out_of_credit(generator, order):
+            return FetchOutcome(status=FetchStatus.SKIPPED_PAID, attempted=False, reason="credit_exhausted")
         else:
-            graph = generator.generate(way, context)
+            graph = self._ask(generator, way, order, context)
         self._writer.write(graph, link_context, known_absent=True)
         return outcome_of_graph(graph)
+
+    def _is_out_of_credit(self, generator: Generator, order: URLOrder) -> bool:
+        return is_metered(generator) and self._credit.is_out(order.job_id, generator.source)
+
+    def _ask(
+        self, generator: Generator, way: Route, order: URLOrder, context: FetchContext
+    ) -> SocialObjectGraph:
+        try:
+            return generator.generate(way, context)
+        except CreditExhausted:
+            self._credit.mark(order.job_id, generator.source)
+            raise
 
     def _generator_for(self, way: Route) -> Generator | None:
         return self._generators.for_route(way, is_paid_enabled=self._limits.is_paid_enabled)

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from workers.http.client import OutboundClient
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ObjectKind, Platform
+from workers.social_recording.generators.apify import Apify
+from workers.social_recording.generators.apify_runs import NoRunMemory, RunMemory
 from workers.social_recording.generators.generator import Generator
 from workers.social_recording.generators.github import GitHubGenerator
+from workers.social_recording.generators.instagram import InstagramGenerator
+from workers.social_recording.generators.reddit import RedditGenerator
+from workers.social_recording.generators.reddit_actor import RedditActorGenerator
+from workers.social_recording.generators.tiktok import TikTokGenerator
+from workers.social_recording.generators.tiktok_actor import TikTokActorGenerator
 from workers.social_recording.generators.web import WebGenerator
 from workers.social_recording.generators.x.sources import X_GENERATORS
 from workers.social_recording.routing import Route
@@ -27,18 +34,33 @@ class PaidPlace:
         return way.platform is self.platform and (self.objects is None or way.object in self.objects)
 
 
+@dataclass(frozen=True, slots=True)
+class OnApify:
+    """A row whose generator asks an actor, always or when there is no other way."""
+
+    build: Callable[[OutboundClient, Settings, Apify], Generator]
+
+    def __call__(self, http: OutboundClient, settings: Settings, runs: RunMemory | None = None) -> Generator:
+        """Build it; without a memory of runs it pays for none."""
+        return self.build(http, settings, Apify(http, settings, runs or NoRunMemory()))
+
+
 # For a place that several support, the first one that may be used is asked: what is free comes first, unless
 # it shows less than a platform's paid source does.
 GENERATORS: tuple[Callable[[OutboundClient, Settings], Generator], ...] = (
     GitHubGenerator,
     *X_GENERATORS,
+    OnApify(TikTokActorGenerator),
+    TikTokGenerator,
+    OnApify(InstagramGenerator),
+    OnApify(RedditGenerator),
+    OnApify(RedditActorGenerator),
     WebGenerator,
 )
-# X shows single posts for nothing; the other three show strangers nothing at all.
+# X shows single posts for nothing, Instagram and Reddit show strangers nothing at all.
 PAID_PLACES = (
     PaidPlace(platform=Platform.X, objects=frozenset({ObjectKind.ACCOUNTS, ObjectKind.VENUES})),
     PaidPlace(platform=Platform.INSTAGRAM),
-    PaidPlace(platform=Platform.TIKTOK),
     PaidPlace(platform=Platform.REDDIT),
 )
 
@@ -53,10 +75,13 @@ def is_metered(generator: Generator) -> bool:
 
 
 class Generators:
-    """The generators of this process, by what they support."""
+    """The generators of this process, by what they support. `runs` is where paid runs are remembered."""
 
-    def __init__(self, http: OutboundClient, settings: Settings) -> None:
-        self._generators = tuple(build(http, settings) for build in GENERATORS)
+    def __init__(self, http: OutboundClient, settings: Settings, runs: RunMemory | None = None) -> None:
+        self._generators = tuple(
+            row(http, settings, runs) if isinstance(row, OnApify) else row(http, settings)
+            for row in GENERATORS
+        )
 
     def for_route(self, way: Route, *, is_paid_enabled: bool) -> Generator | None:
         """The first generator that supports `way` and may be used; None when there is none."""
