@@ -26,6 +26,7 @@ from workers.settings import Settings
 from workers.social_graph.indexes import migrate
 from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
+from workers.social_recording.credit import CreditFlags
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import URLRetrier
@@ -129,12 +130,14 @@ class Recording:
         self.tokens = TokenRepository(self.database, self.clock)
         self.links = TokenLinkRepository(self.database, self.clock)
         http = WorldClient(settings, self.clock, self.world)
-        leases = LeaseStore(Redis.from_url(stack.valkey.url), self.clock)
+        redis = Redis.from_url(stack.valkey.url)
+        leases = LeaseStore(redis, self.clock)
         collector = URLCollector(
             leases=leases,
             generators=WorldGenerators(http, settings, self.world, self.clock),
             stored=StoredObjects(self.database, self.clock),
             writer=GraphWriter(self.database, self.clock),
+            credit=CreditFlags(redis),
             clock=self.clock,
             limits=LIMITS,
         )
