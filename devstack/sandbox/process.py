@@ -16,6 +16,8 @@ from devstack.sandbox.__main__ import TRACKER_KEY
 from devstack.sandbox.client import SandboxClient
 from devstack.server import Server
 
+# Nothing here is slowed down, and every call still passes the limiter as it does outside.
+SOURCE_LIMITS = "tracker=none,*=1000/second;100 at once"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -67,6 +69,7 @@ class SandboxServer(Server):
             "APIFY_BASE_URL": f"{self.url}/apify",
             "RDAP_BOOTSTRAP_URL": f"{self.url}/rdap/dns.json",
             "HTTP_SITE_RELAY_URL": f"{self.url}/relay",
+            "SOURCE_LIMITS": SOURCE_LIMITS,
         }
 
     def _build(self, port: int) -> ManagedProcess:

@@ -15,7 +15,17 @@ from workers.clock import Budget
 from workers.errors import BudgetExceeded, FetchFailed
 from workers.http.client import OutboundClient
 from workers.http.messages import Destination, Request, Response
-from workers.http.retry import FREE, PAID, SITE, TRACKER, RetryPolicy, retry_after_s, wait_hint_s
+from workers.http.retry import (
+    FREE,
+    PAID,
+    PAUSE_WITHOUT_HINT_S,
+    SITE,
+    TRACKER,
+    RetryPolicy,
+    pause_s,
+    retry_after_s,
+    wait_hint_s,
+)
 
 NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
 URL = "https://api.github.com/users/somebody"
@@ -68,6 +78,37 @@ def test_a_used_up_rate_limit_is_a_hint_as_a_moment_or_as_seconds(
     headers: dict[str, str], wait: float | None
 ) -> None:
     assert wait_hint_s(CaseInsensitiveDict(headers), NOW) == wait
+
+
+USED_UP = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "45"}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "heeds_used_up", "pause"),
+    [
+        (429, {"Retry-After": "120"}, False, 120),
+        (429, {"Retry-After": later(120)}, False, 120),
+        (429, {"Retry-After": later(-120)}, False, 0),
+        (429, {"Retry-After": "soon"}, False, PAUSE_WITHOUT_HINT_S),
+        (429, {}, False, PAUSE_WITHOUT_HINT_S),
+        (429, {"Retry-After": "9" * 20}, False, 86_400),
+        (403, {"Retry-After": "60"}, False, 60),
+        (403, USED_UP, False, 45),
+        (403, {}, True, 0),
+        (503, {"Retry-After": "60"}, False, 60),
+        (503, {}, True, 0),
+        (500, {"Retry-After": "60"}, True, 0),
+        (301, {"Retry-After": "60"}, True, 0),
+        (200, {"Retry-After": "60"}, True, 0),
+        (200, USED_UP, True, 45),
+        (200, USED_UP, False, 0),
+        (200, {**USED_UP, "x-ratelimit-remaining": "1"}, True, 0),
+    ],
+)
+def test_what_makes_everybody_pause(
+    status: int, headers: dict[str, str], heeds_used_up: bool, pause: float
+) -> None:
+    assert pause_s(status, CaseInsensitiveDict(headers), NOW, heeds_used_up=heeds_used_up) == pause
 
 
 def fetch(

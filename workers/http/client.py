@@ -2,8 +2,8 @@
 
 It owns time limits, body limits, redirects, the address guard, repeats, and the translation of every failure
 into our errors. It decides nothing about what an answer means. Nothing connects before the first call; each
-thread has its own sessions. Every call on the wire passes through `OutboundClient._send`: limits that all
-workers share belong there.
+thread has its own sessions. Every call on the wire passes through `OutboundClient._send`, where it needs a
+permit of the `SourceLimiter`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -25,9 +26,10 @@ from workers.clock import Budget, Clock
 from workers.errors import ConvergeError, FetchFailed, TargetGone, UnsafeAddress
 from workers.http.addresses import WEB_PORTS, Origin, check_host_literally, parse
 from workers.http.dialer import Connect, Dialer, Resolve, connect_by_system, resolve_by_system
+from workers.http.limiter import SourceLimiter
 from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.http.redaction import Redactor
-from workers.http.retry import HINT_WAITED_FOR_MAX_S
+from workers.http.retry import HINT_WAITED_FOR_MAX_S, pause_s
 from workers.http.session import DialedAdapter, build_session
 from workers.settings import Settings
 
@@ -74,12 +76,33 @@ class _Hop:
     is_first_origin: bool
 
 
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    """One try of a request with its redirects. `ends_at` is on the monotonic clock."""
+
+    request: Request
+    budget: Budget
+    on_call: OnCall | None
+    ends_at: float
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that the call may still take."""
+        return min(self.ends_at - self.budget.clock.monotonic(), self.budget.remaining_s)
+
+    def check(self) -> None:
+        """Raise `FetchFailed` when there is no time left."""
+        if self.left_s <= 0:
+            raise FetchFailed(f"{self.request.source} took too long", reason="timeout")
+
+
 class OutboundClient:
     """Asks, within limits. One for a process; safe for any number of threads.
 
     The base URLs of the configured services are trusted: they may lie inside our network, but only for a
     request whose destination is a service. A stranger's URL that happens to name one is refused. With
-    `HTTP_SITE_RELAY_URL` (sandboxes), every request to another origin goes to the relay instead.
+    `HTTP_SITE_RELAY_URL` (sandboxes), every request to another origin goes to the relay instead. Without a
+    `limiter` nothing is counted, which is for tests of single calls.
     """
 
     def __init__(
@@ -87,11 +110,13 @@ class OutboundClient:
         settings: Settings,
         clock: Clock,
         *,
+        limiter: SourceLimiter | None = None,
         site_ports: frozenset[int] = WEB_PORTS,
         resolve: Resolve = resolve_by_system,
         connect: Connect = connect_by_system,
     ) -> None:
         self._clock = clock
+        self._limiter = limiter
         self._user_agent = settings.http_user_agent
         self._limits = _CallLimits.of(settings)
         self._relay_url = settings.http_site_relay_url
@@ -107,10 +132,12 @@ class OutboundClient:
         """Ask, follow redirects, and repeat as the request's policy says; return the last answer.
 
         `on_call` is told right before each call on the wire. An answer of any status is returned, except one
-        that asks for a longer wait than an attempt may spend.
+        that asks for a longer wait than an attempt may spend. A wait for a permit takes of the budget, not of
+        the call's own time; a call that gets none is not made, and `on_call` hears nothing of it.
 
-        Raises `FetchFailed`, `TargetGone` (`dns_nxdomain`), `UnsafeAddress`, or `BudgetExceeded` when the
-        time was used up before the first call or a stop ended a wait.
+        Raises `FetchFailed` (`rate_limited` also when there was no permit, `lock_unavailable` when nobody can
+        tell), `TargetGone` (`dns_nxdomain`), `UnsafeAddress`, or `BudgetExceeded` when the time was used up
+        before the first call or a stop ended a wait.
         """
         policy = request.retry
         tries_made = 0
@@ -140,8 +167,10 @@ class OutboundClient:
 
     def _follow(self, request: Request, budget: Budget, on_call: OnCall | None) -> Response:
         """Ask once, following redirects, all within one time limit."""
-        total_s = min(request.timeout_s or self._limits.total_timeout_s, budget.remaining_s)
-        ends_at = self._clock.monotonic() + total_s
+        total_s = request.timeout_s or self._limits.total_timeout_s
+        call = _Call(
+            request=request, budget=budget, on_call=on_call, ends_at=self._clock.monotonic() + total_s
+        )
         url = self._canonical(_with_query(request))
         first = Origin.of(url)
         chain: list[str] = []
@@ -152,7 +181,7 @@ class OutboundClient:
                 raise FetchFailed(f"{request.source} redirects too often", reason="too_many_redirects")
             chain.append(url)
             hop = self._plan(request, url, first)
-            response = self._exchange(request, hop, ends_at, on_call)
+            response = self._exchange(call, hop)
             location = _location(request, response)
             if location is None:
                 return replace(response, chain=tuple(chain))
@@ -188,10 +217,11 @@ class OutboundClient:
             is_first_origin=origin == first,
         )
 
-    def _exchange(self, request: Request, hop: _Hop, ends_at: float, on_call: OnCall | None) -> Response:
+    def _exchange(self, call: _Call, hop: _Hop) -> Response:
         """One call on the wire, with every failure translated."""
+        request = call.request
         try:
-            return self._send(request, hop, ends_at, on_call)
+            return self._send(call, hop)
         except TargetGone as exc:
             if request.destination is Destination.SITE and hop.wire_url == hop.url:
                 raise
@@ -213,10 +243,9 @@ class OutboundClient:
         except (requests.RequestException, HTTPError, OSError, ValueError) as exc:
             raise self._translated(request, hop, exc) from self._clean_cause(exc)
 
-    def _send(self, request: Request, hop: _Hop, ends_at: float, on_call: OnCall | None) -> Response:
-        total_s = ends_at - self._clock.monotonic()
-        if total_s <= 0:
-            raise FetchFailed(f"{request.source} took too long", reason="timeout")
+    def _send(self, call: _Call, hop: _Hop) -> Response:
+        call.check()
+        request = call.request
         session = self._session(is_trusted=hop.is_trusted)
         prepared = session.prepare_request(
             requests.Request(
@@ -228,14 +257,21 @@ class OutboundClient:
             )
         )
         adapter = session.get_adapter(hop.wire_url)
-        timeout = self._start_timer(adapter, request, total_s)
-        started_at = self._clock.monotonic()
-        if on_call is not None:
-            on_call()
-        # Not `session.send`: it would read the whole body of a redirect into memory, without any limit.
-        with closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer:
-            is_redirect = answer.status_code in _REDIRECT_STATUSES
-            body, is_cut = _read_body(answer, request, self._body_max_bytes(request, is_redirect=is_redirect))
+        asked_at = self._clock.monotonic()
+        with self._permit(call, hop):
+            call.ends_at += self._clock.monotonic() - asked_at
+            call.check()
+            timeout = self._start_timer(adapter, request, call.left_s)
+            started_at = self._clock.monotonic()
+            if call.on_call is not None:
+                call.on_call()
+            # Not `session.send`: it would read the whole body of a redirect into memory, without any limit.
+            with closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer:
+                received_at = self._clock.now()
+                self._heed(request, hop, answer, received_at)
+                is_redirect = answer.status_code in _REDIRECT_STATUSES
+                max_bytes = self._body_max_bytes(request, is_redirect=is_redirect)
+                body, is_cut = _read_body(answer, request, max_bytes)
         return Response(
             source=request.source,
             status=answer.status_code,
@@ -243,10 +279,31 @@ class OutboundClient:
             body=body,
             url=hop.url,
             chain=(hop.url,),
-            received_at=self._clock.now(),
+            received_at=received_at,
             elapsed_s=self._clock.monotonic() - started_at,
             is_cut=is_cut,
         )
+
+    def _permit(self, call: _Call, hop: _Hop) -> AbstractContextManager[None]:
+        """Wait for the right to ask, which is given back when the answer is read."""
+        if self._limiter is None:
+            return nullcontext()
+        request = call.request
+        return self._limiter.permit(
+            request.source,
+            hop.url,
+            call.budget,
+            open_s=call.left_s,
+            wait_max_s=request.permit_wait_max_s,
+        )
+
+    def _heed(self, request: Request, hop: _Hop, answer: requests.Response, now: datetime) -> None:
+        """Have all workers leave a source alone that asks for it; before the permit is given back."""
+        if self._limiter is None:
+            return
+        is_service = request.destination is Destination.SERVICE
+        wait_s = pause_s(answer.status_code, answer.headers, now, heeds_used_up=is_service)
+        self._limiter.pause(request.source, hop.url, wait_s)
 
     def _start_timer(self, adapter: BaseAdapter, request: Request, total_s: float) -> tuple[float, float]:
         limits = self._limits

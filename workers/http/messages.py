@@ -15,7 +15,7 @@ from requests.structures import CaseInsensitiveDict
 
 from workers.errors import FetchFailed
 from workers.http import charset
-from workers.http.retry import FREE, RetryPolicy, wait_hint_s
+from workers.http.retry import FREE, PERMIT_WAIT_MAX_S, RetryPolicy, wait_hint_s
 
 _HTML_START = re.compile(
     rb"^(?:\xef\xbb\xbf)?\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
@@ -54,6 +54,7 @@ class Request:
     `source` names the asked service in messages and limits. `headers` are sent to the first origin only. A
     body is either `json_body` or `form_body`. `body_max_bytes`, `timeout_s` (the whole call with its
     redirects) and `read_timeout_s` (a pause in the answer) override the client's own limits.
+    `permit_wait_max_s` is how long a call may wait until the limits of its source allow it.
     """
 
     source: str
@@ -70,6 +71,7 @@ class Request:
     body_max_bytes: int | None = None
     timeout_s: float | None = None
     read_timeout_s: float | None = None
+    permit_wait_max_s: float = PERMIT_WAIT_MAX_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

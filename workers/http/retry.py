@@ -14,6 +14,10 @@ from email.utils import parsedate_to_datetime
 
 HINT_CAP_S = 86_400.0
 HINT_WAITED_FOR_MAX_S = 30.0
+# A worker's thread is no place to wait for long here either; the next run takes what was refused.
+PERMIT_WAIT_MAX_S = 30.0
+# For how long everybody leaves a source alone that refuses without saying for how long.
+PAUSE_WITHOUT_HINT_S = 5.0
 # A reset above this is a moment (GitHub, X); below it is a number of seconds from now (Reddit).
 _UNIX_TIMES_START_AT = 1_000_000_000
 
@@ -85,8 +89,25 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 def wait_hint_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Any hint of an answer: `Retry-After`, else the reset of a rate limit that is used up."""
     hint = retry_after_s(headers, now)
-    if hint is not None:
-        return hint
+    return _used_up_s(headers, now) if hint is None else hint
+
+
+def pause_s(status: int, headers: Mapping[str, str], now: datetime, *, heeds_used_up: bool) -> float:
+    """For how long an answer asks to leave its source alone, in seconds; 0 when it does not.
+
+    With `heeds_used_up` a good answer counts as well that says that it was the last one for a while.
+    """
+    if status in (403, 429, 503):
+        hint = wait_hint_s(headers, now)
+        if hint is None and status == 429:
+            return PAUSE_WITHOUT_HINT_S
+    else:
+        hint = _used_up_s(headers, now) if heeds_used_up else None
+    return hint or 0.0
+
+
+def _used_up_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """How long a rate limit still lasts of which nothing is left; None when there is none."""
     for prefix in ("x-ratelimit-", "x-rate-limit-"):
         remaining = _read_number(headers.get(f"{prefix}remaining", ""))
         reset = _read_number(headers.get(f"{prefix}reset", ""))
