@@ -30,7 +30,7 @@ AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 # Every example works on objects of its own, so that they can share a database.
 against_a_store = settings(
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from bson import decode, encode
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workers.errors import InvalidInput
@@ -177,6 +177,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(st.characters(), max_size=5), json_values, max_size=4))
 def test_whatever_a_platform_says_can_be_stored_and_stays_when_stored_again(data: dict[str, object]) -> None:
     stored = stored_data(data)
