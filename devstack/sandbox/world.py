@@ -15,13 +15,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import parse_qs
 
-from devstack.sandbox import registries, syndication, web
+from devstack.sandbox import registries, syndication, web, x_facts, x_oembed
 from devstack.sandbox.faults import RULES, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import DropConnection, HoldConnection, Request
 from devstack.sandbox.samples import Answer, json_answer
 from devstack.sandbox.tokens import default_tokens
 from devstack.sandbox.tracker import BadTokens, Tracker, decode_tokens, encode_tokens
+from devstack.sandbox.twitterapiio import TwitterAPIIO
+from devstack.sandbox.x_api import XAPI
 
 ADMIN = "/_sandbox/"
 TRACKER_LIST = "/tracker/api/v1/tokens"
@@ -133,7 +135,14 @@ class World:
 
 def _services() -> dict[str, Service]:
     """The services that have a folder of their own, as they are at the start."""
-    return {"github": GitHub().answer, "rdap": registries.listed}
+    people = x_facts.People()
+    return {
+        "github": GitHub().answer,
+        "rdap": registries.listed,
+        "x-oembed": x_oembed.answer,
+        "x-api": XAPI(people).answer,
+        "twitterapiio": TwitterAPIIO(people).answer,
+    }
 
 
 def _site(url: str) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devstack.sandbox import github, registries, syndication, web
+from devstack.sandbox import github, registries, syndication, web, x_facts
 from devstack.sandbox.faults import Fault, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import Request
@@ -102,7 +102,7 @@ def test_a_post_has_the_id_asked_for_and_an_author_it_shares_with_others() -> No
     posts = [body(syndication.answer(f"id={2_000_000_000_000_000_000 + n}&lang=en")) for n in range(200)]
 
     assert [post["id_str"] for post in posts] == [str(2_000_000_000_000_000_000 + n) for n in range(200)]
-    assert len({post["user"]["id_str"] for post in posts}) == syndication.AUTHOR_COUNT
+    assert len({post["user"]["id_str"] for post in posts}) == x_facts.AUTHOR_COUNT
     assert posts[0]["created_at"].startswith("2025-")
     assert all(post["display_text_range"] == [0, len(post["text"])] for post in posts)
 

@@ -40,15 +40,15 @@ from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.routing import Route
 
 _USER_FIELDS = "created_at,description,entities,public_metrics,url,verified,protected"
-_POST_QUERY = {
+POST_QUERY = {
     "tweet.fields": (
         "author_id,created_at,public_metrics,referenced_tweets,lang,entities,note_tweet,community_id"
     ),
     "expansions": "author_id,referenced_tweets.id,referenced_tweets.id.author_id",
     "user.fields": _USER_FIELDS,
 }
-_USER_QUERY = {"user.fields": _USER_FIELDS}
-_COMMUNITY_QUERY = {"community.fields": "access,created_at,description,id,join_policy,member_count,name"}
+USER_QUERY = {"user.fields": _USER_FIELDS}
+COMMUNITY_QUERY = {"community.fields": "access,created_at,description,id,join_policy,member_count,name"}
 
 _SUSPENDED = re.compile(r"\bsuspended\b", re.IGNORECASE)
 _NOT_AUTHORIZED = re.compile(r"\bnot authorized\b|\bauthorization error\b", re.IGNORECASE)
@@ -80,11 +80,11 @@ class XAPIGenerator:
                 return self._account(way, context)
             case ObjectKind.VENUES:
                 check_number(way.key)
-                response = self._ask(f"/communities/{way.key}", _COMMUNITY_QUERY, context)
+                response = self._ask(f"/communities/{way.key}", COMMUNITY_QUERY, context)
                 return community_graph(judge(response), way, response.received_at)
             case ObjectKind.CONTENTS:
                 check_number(way.key)
-                response = self._ask(f"/tweets/{way.key}", _POST_QUERY, context)
+                response = self._ask(f"/tweets/{way.key}", POST_QUERY, context)
                 payload = judge(response)
                 community = self._community_of(payload, context)
                 return post_graph(payload, community, way, response.received_at)
@@ -96,7 +96,7 @@ class XAPIGenerator:
         else:
             check_number(number)
             path = f"/users/{number}"
-        response = self._ask(path, _USER_QUERY, context)
+        response = self._ask(path, USER_QUERY, context)
         try:
             payload = judge(response)
         except TargetBlocked as exc:
@@ -124,7 +124,7 @@ class XAPIGenerator:
         if number is None:
             return None
         try:
-            found = judge(self._ask(f"/communities/{number}", _COMMUNITY_QUERY, context))
+            found = judge(self._ask(f"/communities/{number}", COMMUNITY_QUERY, context))
             return read_community(found, number)
         except (TargetGone, TargetBlocked, FetchFailed, BudgetExceeded):
             return None
