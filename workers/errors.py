@@ -78,10 +78,10 @@ class InvalidInput(PermanentError):
 
 
 class ContractViolation(InvalidInput):
-    """A generator's graph breaks `rule`; `entry_url` says for which URL."""
+    """A generator's graph breaks `rule`; `entry_url` says for which URL, `field` where."""
 
-    def __init__(self, message: str, *, rule: str, entry_url: str) -> None:
-        super().__init__(f"{rule}: {message} ({entry_url})", field="groups")
+    def __init__(self, message: str, *, rule: str, entry_url: str, field: str = "groups") -> None:
+        super().__init__(f"{rule}: {message} ({entry_url})", field=field)
         self.rule = rule
         self.entry_url = entry_url
 

@@ -23,7 +23,7 @@ from tests.integration.recording_place import (
 from workers.clock import Clock
 from workers.errors import CreditExhausted, FetchFailed, TargetBlocked, TargetGone
 from workers.leases import KEY_PREFIX, Lease, LeaseStore
-from workers.social_graph.token import TokenSocialURL
+from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus, ParentRelation, Platform
 from workers.social_recording.object_graph import AccountDraft, ObjectGroup, SocialObjectGraph
 from workers.social_recording.recording import TokenOutcome, token_lease
@@ -372,3 +372,18 @@ def test_a_suspended_account_is_stored_as_unavailable_and_its_url_is_blocked(pla
     [account] = place.database["accounts"].find()
     assert account["moderation"] == {"unavailable": True}
     assert {link["status"] for link in place.database["token_links"].find()} == {"unavailable"}
+
+
+def test_a_token_that_another_worker_stored_first_keeps_that_ones_links_alone(place: RecordingPlace) -> None:
+    """Two hold the lease only after Redis has lost its data; the unique address decides."""
+    [address] = place.list_tokens({"website": new_site()})
+
+    class BeatenToIt(TokenRepository):
+        def insert(self, token: Token) -> None:
+            super().insert(Token.of(address=token.address, created_at=place.clock.now(), social_urls=[]))
+            super().insert(token)
+
+    place.rebuild(tokens=BeatenToIt(place.database, place.clock))
+    assert place.recorder.record(address).outcome is TokenOutcome.ALREADY_SEEN
+    assert place.document(address)["social_urls"] == []
+    assert place.database["token_links"].count_documents({"token_address": address}) == 0

@@ -511,3 +511,12 @@ def test_a_retry_leaves_the_domain_and_the_fingerprints_of_its_token_alone(place
         before.fingerprints,
         before.created_at,
     )
+
+
+def test_a_url_that_left_its_token_is_said_to_be_gone_and_nothing_is_written(place: RecordingPlace) -> None:
+    address = place.store_token(failed_url(new_site()))
+    candidate = place.candidate(address)
+    place.database["tokens"].update_one({"address": address}, {"$set": {"social_urls": []}})
+    before = place.document(address)
+    assert place.retrier.retry(candidate) == {"outcome": "url_gone"}
+    assert place.document(address) == before

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import FakeClock
 from tests.integration.graph_drafts import AT, POST, alone, channel, context, graph, only, post, profile
 from tests.integration.social_graph_server import graph_database
-from workers.errors import InvalidInput
+from workers.errors import ContractViolation, InvalidInput
 from workers.mongo import MongoDatabase
 from workers.social_graph.account import AccountRepository
 from workers.social_graph.graph_reader import GraphReader
@@ -177,7 +177,8 @@ def test_a_time_without_a_zone_writes_nothing(writer: GraphWriter, graph_databas
         ),
         (graph(alone(channel(venue_created_at=naive))), "venue_created_at"),
     ):
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(ContractViolation) as caught:
             writer.write(broken, context(POST))
-        assert caught.value.field == field
+        assert (caught.value.field, caught.value.rule, caught.value.entry_url) == (field, "bad_value", POST)
+        assert POST in str(caught.value)
     assert not [name for name in COLLECTIONS if graph_database[name].count_documents({})]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import pytest
 from bson import ObjectId, decode, encode
@@ -575,3 +576,64 @@ def test_no_repository_takes_a_session(repository: type) -> None:
 )
 def test_the_outcome_of_a_fetch_says_the_state_of_a_link(status: FetchStatus, expected: LinkStatus) -> None:
     assert LinkStatus.of(status) is expected
+
+
+def content_of(**changes: Any) -> Content:
+    return Content.of(
+        **{
+            "platform": Platform.X,
+            "subtype": ContentSubtype.TWEET,
+            "source_urls": [SourceURL.of("https://x.com/i/status/1", FetchStatus.OK, AT)],
+            "observed_at": AT,
+            **changes,
+        }
+    )
+
+
+def link_of(**changes: Any) -> TokenLink:
+    return TokenLink.of(
+        **{
+            "token_address": "t",
+            "object": ObjectKind.CONTENTS,
+            "object_id": ObjectId(),
+            "entry_url": "https://a.org/",
+            "created_at": AT,
+            "observed_at": AT,
+            "status": LinkStatus.OK,
+            "platform": Platform.X,
+            "subtype": ContentSubtype.TWEET,
+            **changes,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "field"),
+    [
+        (lambda: content_of(observed_at=None), "observed_at"),
+        (lambda: content_of(parent_relation="like", parent_content_id=ObjectId()), "parent_relation"),
+        (lambda: link_of(created_at=None), "created_at"),
+        (lambda: link_of(observed_at=None), "observed_at"),
+        (lambda: link_of(subtype="nonsense"), "subtype"),
+        (lambda: link_of(subtype=VenueSubtype.COMMUNITY), "subtype"),
+        (lambda: Token.of(address="t", created_at=None), "created_at"),  # type: ignore[arg-type]
+    ],
+    ids=["content time", "relation", "link time", "seen time", "subtype", "other subtype", "token time"],
+)
+def test_what_must_be_there_and_words_that_must_be_known_are_refused_by_name(
+    build: Callable[[], object], field: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        build()
+    assert caught.value.field == field
+
+
+def test_fields_of_a_newer_version_do_not_keep_a_row_from_being_read() -> None:
+    token = Token.of(address="t", created_at=AT, web=TokenWeb(domain="a.org")).to_document()
+    token["web"]["rank"] = 7
+    assert Token.from_document(token).web == TokenWeb(domain="a.org")
+    author = AuthorSnapshot.of(ObjectId(), handle="a", display_name=None, followers=None)
+    stored = content_of(author=author, mentions=[Mention.of("1", "b")]).to_document()
+    stored["author"]["mood"] = stored["mentions"][0]["mood"] = stored["text"]["mood"] = "fine"
+    read = Content.from_document(stored)
+    assert (read.author, read.mentions) == (author, (Mention.of("1", "b"),))

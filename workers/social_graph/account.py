@@ -30,7 +30,7 @@ from workers.social_graph.stored_text import (
     stored_list,
     stored_text,
 )
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import FetchStatus, ObjectKind, Platform
 from workers.social_graph.wallets import find_wallets, stored_wallet
 
@@ -105,7 +105,7 @@ class Account:
 
         Raises `InvalidInput` naming the field.
         """
-        seen_at = stored_time(observed_at, "observed_at")
+        seen_at = required_time(observed_at, "observed_at")
         wallets = (*map(stored_wallet, known_wallets), *find_wallets(bio))
         account = cls(
             id=ObjectId(),
@@ -133,7 +133,7 @@ class Account:
 
     def mark_observed(self, observed_at: datetime) -> Account:
         """Note that the platform showed it at this time; never moves back."""
-        return replace(self, observed_at=max(self.observed_at, stored_time(observed_at, "observed_at")))
+        return replace(self, observed_at=max(self.observed_at, required_time(observed_at, "observed_at")))
 
     def mark_unavailable(self) -> Account:
         """Note that the platform has suspended or deleted it."""
@@ -144,7 +144,7 @@ class Account:
         handle = clean_text(value).strip()[:NAME_MAX]
         if not handle:
             return self
-        seen_at = stored_time(observed_at, "observed_at")
+        seen_at = required_time(observed_at, "observed_at")
         return replace(self, handles=with_observation(self.handles, handle, seen_at))
 
     def had_handle_at(self, handle: str, at: datetime) -> bool:

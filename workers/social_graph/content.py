@@ -19,7 +19,7 @@ from workers.mongo import Document, MongoDatabase
 from workers.social_graph.metric_spec import pick_known_metrics
 from workers.social_graph.object_repository import ObjectRepository
 from workers.social_graph.source_url import SourceURL, source_urls_of, with_source_url
-from workers.social_graph.stored_data import StoredValue, present_fields, stored_data
+from workers.social_graph.stored_data import StoredValue, known_fields, present_fields, stored_data
 from workers.social_graph.stored_text import (
     LIST_MAX,
     NAME_MAX,
@@ -29,7 +29,7 @@ from workers.social_graph.stored_text import (
     stored_list,
     stored_text,
 )
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import (
     ContentSubtype,
     FetchStatus,
@@ -198,12 +198,16 @@ class Content:
             platform=known_word(Platform, platform, "platform"),
             subtype=known_word(ContentSubtype, subtype, "subtype"),
             source_urls=source_urls_of(source_urls),
-            observed_at=stored_time(observed_at, "observed_at"),
+            observed_at=required_time(observed_at, "observed_at"),
             platform_key=stored_key(platform_key),
             creator_id=creator_id,
             venue_id=venue_id,
             parent_content_id=parent_content_id,
-            parent_relation=parent_relation,
+            parent_relation=(
+                None
+                if parent_relation is None
+                else known_word(ParentRelation, parent_relation, "parent_relation")
+            ),
             published_at=stored_time(published_at, "published_at"),
             text=text or ContentText(),
             links=stored_list(tuple(links)),
@@ -226,11 +230,11 @@ class Content:
 
     def mark_observed(self, observed_at: datetime) -> Content:
         """Note that the platform showed it at this time; never moves back."""
-        return replace(self, observed_at=max(self.observed_at, stored_time(observed_at, "observed_at")))
+        return replace(self, observed_at=max(self.observed_at, required_time(observed_at, "observed_at")))
 
     def update_metrics_latest(self, metrics: Mapping[str, object], observed_at: datetime) -> Content:
         """Refresh the cache of the last metric point; one older than the last observation is ignored."""
-        seen_at = stored_time(observed_at, "observed_at")
+        seen_at = required_time(observed_at, "observed_at")
         known = pick_known_metrics(self.platform, self.kind, metrics).metrics
         if seen_at < self.observed_at or not known:
             return self
@@ -250,8 +254,8 @@ class Content:
             link_stats=LinkStats(
                 link_count=link_count,
                 first_linked_at=stored_time(first_linked_at, "link_stats.first_linked_at"),
-                computed_at=stored_time(computed_at, "link_stats.computed_at"),
-                input_cutoff=stored_time(input_cutoff, "link_stats.input_cutoff"),
+                computed_at=required_time(computed_at, "link_stats.computed_at"),
+                input_cutoff=required_time(input_cutoff, "link_stats.input_cutoff"),
             ),
         )
 
@@ -298,13 +302,13 @@ class Content:
             parent_content_id=document.get("parent_content_id"),
             parent_relation=None if relation is None else ParentRelation(relation),
             published_at=document.get("published_at"),
-            text=ContentText(**document.get("text", {})),
+            text=known_fields(ContentText, document.get("text", {})),
             links=tuple(document.get("links", ())),
             tags=tuple(document.get("tags", ())),
-            mentions=tuple(Mention(**mention) for mention in document.get("mentions", ())),
-            author=None if author is None else AuthorSnapshot(**author),
+            mentions=tuple(known_fields(Mention, mention) for mention in document.get("mentions", ())),
+            author=None if author is None else known_fields(AuthorSnapshot, author),
             metrics_latest=document.get("metrics_latest"),
-            link_stats=None if stats is None else LinkStats(**{"first_linked_at": None, **stats}),
+            link_stats=None if stats is None else known_fields(LinkStats, {"first_linked_at": None, **stats}),
             data=document.get("data", {}),
             created_at=document.get("created_at"),
             updated_at=document.get("updated_at"),

@@ -18,9 +18,9 @@ from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.metric_spec import RawMetrics, pick_known_metrics
 from workers.social_graph.store_errors import translated
-from workers.social_graph.stored_data import present_fields
+from workers.social_graph.stored_data import known_fields, present_fields
 from workers.social_graph.stored_text import known_word
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time
 from workers.social_graph.vocabulary import SERIES_POINTS_MAX, ObjectKind, Platform
 from workers.social_graph.write_batch import Write, write_in_order
 
@@ -81,7 +81,7 @@ class MetricSeries:
 
         Raises `InvalidInput` for a time without a zone.
         """
-        at = stored_time(observed_at, "points.at")
+        at = required_time(observed_at, "points.at")
         known = pick_known_metrics(platform, object, metrics).metrics
         return MetricPoint(at=at, metrics=known) if known else None
 
@@ -105,7 +105,7 @@ class MetricSeries:
             object=ObjectKind(document["object"]),
             object_id=document["object_id"],
             platform=Platform(document["platform"]),
-            points=tuple(MetricPoint(**point) for point in document.get("points", ())),
+            points=tuple(known_fields(MetricPoint, point) for point in document.get("points", ())),
             created_at=document.get("created_at"),
             updated_at=document.get("updated_at"),
         )

@@ -6,13 +6,19 @@ instead of being refused.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 from workers.social_graph.stored_text import TEXT_MAX, clean_text, cut_text
 
 StoredValue: TypeAlias = "str | int | float | bool | list[StoredValue] | dict[str, StoredValue] | None"
+
+ModelT = TypeVar("ModelT", bound="DataclassInstance")
 
 INT64_MAX = 2**63 - 1
 DEPTH_MAX = 20
@@ -21,6 +27,12 @@ DEPTH_MAX = 20
 def stored_data(data: Mapping[str, object]) -> dict[str, StoredValue]:
     """The data as it is stored."""
     return _mapping(data, DEPTH_MAX)
+
+
+def known_fields(model: type[ModelT], document: Mapping[str, Any]) -> ModelT:
+    """The embedded document as its model; fields of a newer version are left out, so that the row is read."""
+    names = {each.name for each in dataclasses.fields(model)}
+    return model(**{name: value for name, value in document.items() if name in names})
 
 
 def present_fields(**fields: object) -> dict[str, object]:

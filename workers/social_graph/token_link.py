@@ -22,7 +22,7 @@ from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import present_fields
 from workers.social_graph.stored_text import known_word, required_text
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import (
     LINEAGE_MAX_DEPTH,
     ContentSubtype,
@@ -88,12 +88,12 @@ class TokenLink:
             object=kind,
             object_id=object_id,
             entry_url=required_text(entry_url, "entry_url"),
-            created_at=stored_time(created_at, "created_at"),
-            observed_at=stored_time(observed_at, "observed_at"),
+            created_at=required_time(created_at, "created_at"),
+            observed_at=required_time(observed_at, "observed_at"),
             status=known_word(LinkStatus, status, "status"),
             platform=known_word(Platform, platform, "platform"),
             lineage=build_lineage(object_id, ancestor_ids),
-            subtype=subtype,
+            subtype=_subtype(kind, subtype),
             name_match=name_match,
             first_transfer_at=stored_time(first_transfer_at, "first_transfer_at"),
         )
@@ -179,7 +179,9 @@ class ReferenceCounts:
 def _subtype(kind: ObjectKind, word: str | None) -> ContentSubtype | VenueSubtype | None:
     if word is None:
         return None
-    return ContentSubtype(word) if kind is ObjectKind.CONTENTS else VenueSubtype(word)
+    if kind is ObjectKind.CONTENTS:
+        return known_word(ContentSubtype, word, "subtype")
+    return known_word(VenueSubtype, word, "subtype")
 
 
 class TokenLinkRepository:
@@ -233,6 +235,13 @@ class TokenLinkRepository:
             return self._collection.delete_many(
                 {"token_address": token_address, "entry_url": entry_url}
             ).deleted_count
+
+    def delete(self, links: Sequence[TokenLink]) -> None:
+        """Delete exactly these links, which were added for a token whose recording did not come to stand."""
+        if not links:
+            return
+        with translated(COLLECTION):
+            self._collection.delete_many({"_id": {"$in": [link.id for link in links]}})
 
     def count_by_object_as_of(self, object_id: ObjectId, as_of: datetime) -> int:
         """How many tokens led to the object directly, up to and including `as_of`."""

@@ -19,7 +19,7 @@ from workers.social_graph.object_repository import ObjectRepository
 from workers.social_graph.source_url import SourceURL, source_urls_of, with_source_url
 from workers.social_graph.stored_data import StoredValue, present_fields, stored_data
 from workers.social_graph.stored_text import NAME_MAX, known_word, stored_key, stored_text
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import FetchStatus, ObjectKind, Platform, VenueSubtype
 
 
@@ -72,7 +72,7 @@ class Venue:
             platform=known_word(Platform, platform, "platform"),
             subtype=known_word(VenueSubtype, subtype, "subtype"),
             source_urls=source_urls_of(source_urls),
-            observed_at=stored_time(observed_at, "observed_at"),
+            observed_at=required_time(observed_at, "observed_at"),
             platform_key=stored_key(platform_key),
             name=stored_text(name, NAME_MAX),
             description=stored_text(description),
@@ -90,7 +90,7 @@ class Venue:
 
     def mark_observed(self, observed_at: datetime) -> Venue:
         """Note that the platform showed it at this time; never moves back."""
-        return replace(self, observed_at=max(self.observed_at, stored_time(observed_at, "observed_at")))
+        return replace(self, observed_at=max(self.observed_at, required_time(observed_at, "observed_at")))
 
     def to_document(self) -> Document:
         """The stored form; what is unknown is left out, so that partial indexes skip it."""

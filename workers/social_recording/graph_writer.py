@@ -19,7 +19,7 @@ from typing import TypeVar
 from bson import ObjectId
 
 from workers.clock import Clock
-from workers.errors import RetryableError
+from workers.errors import ContractViolation, InvalidInput, RetryableError
 from workers.leases import Lease
 from workers.mongo import MongoDatabase
 from workers.social_graph.account import Account, AccountRepository
@@ -206,9 +206,19 @@ class GraphWriter:
         """Write all that the entry URL showed.
 
         `known_absent` says that the caller has just looked for the entry's object and not found it; it is
-        then stored without looking again. Raises `ContractViolation` before anything is written, `LeaseLost`
-        between two steps, and `RetryableError`.
+        then stored without looking again. Raises `ContractViolation` (for a value that cannot be stored, with
+        the rule `bad_value`) before anything is written, `LeaseLost`, and `RetryableError`.
         """
+        try:
+            return self._write(graph, context, known_absent=known_absent)
+        except ContractViolation:
+            raise
+        except InvalidInput as exc:
+            raise ContractViolation(
+                str(exc), rule="bad_value", entry_url=context.entry_url, field=exc.field
+            ) from exc
+
+    def _write(self, graph: SocialObjectGraph, context: LinkContext, *, known_absent: bool) -> WriteResult:
         planned = plan(graph, context.entry_url)
         seen = _Seen(
             plan=planned,

@@ -141,10 +141,14 @@ class TokenRecorder:
             created_at=self._clock.now(),
         )
         lease.check()
+        self._links.append_many(pending_links or ())
+        lease.check()
         try:
-            self._tokens.insert(token, after=self._links.insertions(pending_links or ()))
+            self._tokens.insert(token)
         except DuplicateKey:
-            # Only after a loss of Redis data can two workers have held the lease: the other one's stands.
+            # Only after a loss of Redis data can two workers have held the lease: the other one's stands, and
+            # so do its links.
+            self._links.delete(pending_links or ())
             return TokenReport(outcome=TokenOutcome.ALREADY_SEEN)
         return TokenReport(
             outcome=TokenOutcome.RECORDED,

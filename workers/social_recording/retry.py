@@ -214,7 +214,8 @@ class URLRetrier:
             attempted_at=claimed_at,
         )
         if not is_ours:
-            return {"outcome": "changed"}
+            is_there = self._tokens.has_social_url(candidate.address, candidate.url)
+            return {"outcome": "changed" if is_there else "url_gone"}
         order = URLOrder(
             token_address=candidate.address,
             token_name=candidate.symbol,

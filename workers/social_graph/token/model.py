@@ -14,9 +14,9 @@ from bson import ObjectId
 
 from workers.errors import InvalidInput
 from workers.mongo import Document
-from workers.social_graph.stored_data import present_fields
+from workers.social_graph.stored_data import known_fields, present_fields
 from workers.social_graph.stored_text import NAME_MAX, known_word, required_text, stored_text
-from workers.social_graph.stored_time import stored_time
+from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import FetchStatus
 
 
@@ -106,7 +106,7 @@ class Token:
             raise InvalidInput("a URL comes twice", field="social_urls")
         token = cls(
             address=required_text(address, "address"),
-            created_at=stored_time(created_at, "created_at"),
+            created_at=required_time(created_at, "created_at"),
             symbol=stored_text(symbol, NAME_MAX),
             first_transfer_at=stored_time(first_transfer_at, "first_transfer_at"),
             web=web,
@@ -147,7 +147,7 @@ class Token:
             symbol=document.get("symbol"),
             first_transfer_at=document.get("first_transfer_at"),
             fingerprints=tuple(document.get("fingerprints", ())),
-            web=None if web is None else TokenWeb(**web),
+            web=None if web is None else known_fields(TokenWeb, web),
             social_urls=tuple(TokenSocialURL.from_document(each) for each in document.get("social_urls", ())),
             created_at=document["created_at"],
             updated_at=document.get("updated_at"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from pymongo import InsertOne, UpdateOne
+from pymongo import UpdateOne
 
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
@@ -17,7 +17,7 @@ from workers.social_graph.store_errors import DuplicateKey, translated
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token.model import RetryableURL, Token, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
-from workers.social_graph.write_batch import Write, write_in_order
+from workers.social_graph.write_batch import write_in_order
 
 COLLECTION = "tokens"
 URLS_PER_BATCH = 200
@@ -37,15 +37,10 @@ class TokenRepository:
         self._collection = database[COLLECTION]
         self._clock = clock
 
-    def insert(self, token: Token, *, after: Sequence[Write] = ()) -> None:
-        """Store a new token with one command, after the writes that its document is the mark of.
-
-        Raises `DuplicateKey` when its address is stored already.
-        """
-        document = {**token.to_document(), "updated_at": self._clock.now()}
-        mark = InsertOne(document, namespace=self._collection.full_name)
-        if not write_in_order(self._database, [*after, mark]).is_complete:
-            raise DuplicateKey(f"{COLLECTION} has such a row already", collection=COLLECTION)
+    def insert(self, token: Token) -> None:
+        """Store a new token. Raises `DuplicateKey` when its address is stored already."""
+        with translated(COLLECTION):
+            self._collection.insert_one({**token.to_document(), "updated_at": self._clock.now()})
 
     def upsert_by_address(self, token: Token) -> None:
         """Store the token, or update the symbol, first transfer, fingerprints and web of a stored one.
@@ -74,6 +69,11 @@ class TokenRepository:
         """Whether the token has been seen."""
         with translated(COLLECTION):
             return self._collection.find_one({"address": address}, {"_id": 1}) is not None
+
+    def has_social_url(self, address: str, url: str) -> bool:
+        """Whether the token is there and has the URL."""
+        token = self.find_by_address(address)
+        return token is not None and any(element.url == url for element in token.social_urls)
 
     def find_existing_addresses(self, addresses: Collection[str]) -> set[str]:
         """Those of `addresses` that have been seen; one query."""
