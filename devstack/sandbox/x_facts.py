@@ -195,8 +195,8 @@ def is_number(text: str) -> bool:
 
 
 def moment_of(number: str) -> datetime:
-    """The time inside an id."""
-    return datetime.fromtimestamp(((int(number) >> 22) + EPOCH_MS) / 1000, UTC)
+    """The time inside an id, to the second as X shows it."""
+    return datetime.fromtimestamp(((int(number) >> 22) + EPOCH_MS) // 1000, UTC)
 
 
 def iso(moment: datetime) -> str:

@@ -166,8 +166,9 @@ class URLCollector:
     ) -> SocialObjectGraph:
         try:
             return generator.generate(way, context)
-        except CreditExhausted:
-            self._credit.mark(order.job_id, generator.source)
+        except CreditExhausted as exc:
+            # Not always the generator's own source: a free one may have turned to one that costs money.
+            self._credit.mark(order.job_id, exc.source)
             raise
 
     def _generator_for(self, way: Route) -> Generator | None:
