@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import parse_qs
 
-from devstack.sandbox import registries, syndication, web, x_facts, x_oembed
+from devstack.sandbox import registries, syndication, telegram, web, x_facts, x_oembed
 from devstack.sandbox.faults import RULES, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import DropConnection, HoldConnection, Request
@@ -24,6 +24,7 @@ from devstack.sandbox.tokens import default_tokens
 from devstack.sandbox.tracker import BadTokens, Tracker, decode_tokens, encode_tokens
 from devstack.sandbox.twitterapiio import TwitterAPIIO
 from devstack.sandbox.x_api import XAPI
+from devstack.sandbox.youtube import YouTube
 
 ADMIN = "/_sandbox/"
 TRACKER_LIST = "/tracker/api/v1/tokens"
@@ -136,12 +137,17 @@ class World:
 def _services() -> dict[str, Service]:
     """The services that have a folder of their own, as they are at the start."""
     people = x_facts.People()
+    youtube = YouTube()
     return {
         "github": GitHub().answer,
         "rdap": registries.listed,
         "x-oembed": x_oembed.answer,
         "x-api": XAPI(people).answer,
         "twitterapiio": TwitterAPIIO(people).answer,
+        "telegram": telegram.pages,
+        "telegram-bot": telegram.bot,
+        "youtube": youtube.api,
+        "youtube-site": youtube.site,
     }
 
 

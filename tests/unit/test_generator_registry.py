@@ -29,8 +29,11 @@ def generators(clock: FakeClock) -> Generators:
         ("https://www.instagram.com/p/Owng7TSEcRg/", None, True),
         ("https://www.tiktok.com/@someone", None, True),
         ("https://www.reddit.com/r/someplace/", None, True),
-        ("https://youtu.be/aFCO6Wid0VM", None, False),
-        ("https://t.me/someplace", None, False),
+        ("https://youtu.be/aFCO6Wid0VM", "youtube_site", False),
+        ("https://www.youtube.com/@someone", None, False),
+        ("https://t.me/someplace", "telegram", False),
+        ("https://t.me/+AbCd1234EfGh5678", "telegram", False),
+        ("https://t.me/someplace/20", "telegram", False),
     ],
 )
 def test_each_place_has_its_source_or_a_reason_for_having_none(

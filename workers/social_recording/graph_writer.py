@@ -449,7 +449,8 @@ class StoredObjects:
             case ObjectKind.ACCOUNTS:
                 return self._accounts.find_by_source_url(route.url) or self._account_by_key(route)
             case ObjectKind.VENUES:
-                return self._venues.find_by_source_url(route.url) or self._venue_by_key(route)
+                venue = self._venues.find_by_source_url(route.url) or self._venue_by_key(route)
+                return venue or self._account_behind(route)
 
     def _content_by_key(self, route: Route) -> Content | None:
         subtype = route.subtype
@@ -462,6 +463,12 @@ class StoredObjects:
         if route.platform is not Platform.REDDIT:
             return None
         return self._accounts.find_by_platform_key(route.platform, route.key.lower())
+
+    def _account_behind(self, route: Route) -> Account | None:
+        # A name of Telegram is taken for a venue until its page shows that it is a person's or a bot's.
+        if route.platform is not Platform.TELEGRAM:
+            return None
+        return self._accounts.find_by_source_url(route.url)
 
     def _venue_by_key(self, route: Route) -> Venue | None:
         subtype = route.subtype

@@ -15,10 +15,12 @@ from workers.social_recording.generators.github import GitHubGenerator
 from workers.social_recording.generators.instagram import InstagramGenerator
 from workers.social_recording.generators.reddit import RedditGenerator
 from workers.social_recording.generators.reddit_actor import RedditActorGenerator
+from workers.social_recording.generators.telegram import TelegramGenerator
 from workers.social_recording.generators.tiktok import TikTokGenerator
 from workers.social_recording.generators.tiktok_actor import TikTokActorGenerator
 from workers.social_recording.generators.web import WebGenerator
 from workers.social_recording.generators.x.sources import X_GENERATORS
+from workers.social_recording.generators.youtube import YouTubeGenerator, YouTubeSiteGenerator
 from workers.social_recording.routing import Route
 
 
@@ -55,6 +57,9 @@ GENERATORS: tuple[Callable[[OutboundClient, Settings], Generator], ...] = (
     OnApify(InstagramGenerator),
     OnApify(RedditGenerator),
     OnApify(RedditActorGenerator),
+    TelegramGenerator,
+    YouTubeGenerator,
+    YouTubeSiteGenerator,
     WebGenerator,
 )
 # X shows single posts for nothing, Instagram and Reddit show strangers nothing at all.
