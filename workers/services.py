@@ -40,6 +40,7 @@ from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
 from workers.social_recording.due import RetryInterval
 from workers.social_recording.explain import URLExplainer
+from workers.social_recording.generators.apify_runs import RedisRunMemory
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
@@ -162,7 +163,7 @@ class Services:
         )
         collector = URLCollector(
             leases=leases,
-            generators=Generators(http, settings),
+            generators=Generators(http, settings, RedisRunMemory(redis)),
             stored=StoredObjects(database, clock),
             writer=GraphWriter(database, clock),
             credit=CreditFlags(redis),

@@ -35,6 +35,7 @@ from workers.social_graph.token import RetryableURL, Token, TokenRepository, Tok
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
+from workers.social_recording.generators.apify_runs import RedisRunMemory
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
@@ -133,7 +134,8 @@ class RecordingPlace:
         """Build the parts anew with what the test wants otherwise."""
         self.limits = replace(LIMITS, **limits)
         leases, tokens = leases or self.leases, tokens or self.tokens
-        generators = OwnGenerators(generator) if generator else Generators(self.http, self.settings)
+        real = Generators(self.http, self.settings, RedisRunMemory(self.redis))
+        generators = OwnGenerators(generator) if generator else real
         collector = URLCollector(
             leases=leases,
             generators=generators,
