@@ -275,6 +275,15 @@ def test_while_nobody_says_whether_the_post_is_there_its_absence_is_a_weak_sign(
 
 
 @responses.activate
+def test_the_wait_that_the_second_source_asks_for_is_kept(clock: FakeClock) -> None:
+    serve_case(ENDPOINT, "syndication_empty")
+    responses.get(OEMBED, status=429, headers={"Retry-After": "900"})
+    with pytest.raises(FetchFailed) as caught:
+        generate(clock)
+    assert (caught.value.reason, caught.value.retry_in_s) == ("weak_not_found", 900.0)
+
+
+@responses.activate
 def test_a_second_source_that_cannot_be_reached_leaves_the_sign_weak(clock: FakeClock) -> None:
     serve_case(ENDPOINT, "syndication_empty")
     responses.get(OEMBED, body=requests.ConnectionError("refused"))

@@ -251,6 +251,15 @@ def test_an_account_may_be_asked_for_by_its_number(clock: FakeClock) -> None:
     assert asked() == {"userIds": [USER]}
 
 
+@pytest.mark.parametrize("elsewhere", [{}, {"url": {}, "description": {"urls": []}}, {"url": None}, "word"])
+def test_a_profile_keeps_its_links_when_one_of_the_two_places_for_them_is_empty(
+    elsewhere: object, clock: FakeClock
+) -> None:
+    user = {**sample_json("x/twitterapiio_user.json")["data"], "entities": elsewhere}
+    account = account_of(account_graph({"data": user}, route(HANDLE_URL), clock.now()).groups[0])
+    assert account.links == ("https://ember.example.org/",)
+
+
 def test_an_account_that_the_numbers_do_not_lead_to_is_gone(clock: FakeClock) -> None:
     with pytest.raises(TargetGone) as caught:
         account_graph({"users": []}, route(f"https://x.com/i/user/{USER}"), clock.now())

@@ -50,7 +50,8 @@ POST_QUERY = {
 USER_QUERY = {"user.fields": _USER_FIELDS}
 COMMUNITY_QUERY = {"community.fields": "access,created_at,description,id,join_policy,member_count,name"}
 
-_SUSPENDED = re.compile(r"\bsuspended\b", re.IGNORECASE)
+SUSPENDED = "suspended"
+_SUSPENDED_WORDS = re.compile(r"\bsuspended\b", re.IGNORECASE)
 _NOT_AUTHORIZED = re.compile(r"\bnot authorized\b|\bauthorization error\b", re.IGNORECASE)
 _NOT_FOUND = re.compile(r"\bcould not find\b|\bnot found\b", re.IGNORECASE)
 # What we ask about; a parameter of any other name is of our own making.
@@ -100,7 +101,9 @@ class XAPIGenerator:
         try:
             payload = judge(response)
         except TargetBlocked as exc:
-            return closed_account_graph(way, exc.reason, response.received_at)
+            if exc.reason != SUSPENDED:
+                raise
+            return closed_account_graph(way, SUSPENDED, response.received_at)
         return account_graph(payload, way, response.received_at)
 
     def _ask(self, path: str, query: Mapping[str, str], context: FetchContext) -> Response:
@@ -184,8 +187,8 @@ def _verdict_of_problems(response: Response, payload: object) -> Exception:
 def _verdict_of_problem(response: Response, problem: dict[str, object]) -> Exception:
     """What one problem means. The `type` comes last: suspended accounts are called `resource-not-found`."""
     words = f"{problem.get('title')} {problem.get('detail')}"
-    if _SUSPENDED.search(words):
-        return TargetBlocked("x has suspended the account", reason="suspended")
+    if _SUSPENDED_WORDS.search(words):
+        return TargetBlocked("x has suspended the account", reason=SUSPENDED)
     if _NOT_AUTHORIZED.search(words) or _kind_of(problem) == "not-authorized-for-resource":
         return TargetBlocked("it is protected, or its account suspended", reason="not_authorized")
     if _NOT_FOUND.search(words) or _kind_of(problem) == "resource-not-found":

@@ -45,7 +45,9 @@ class XPostGenerator:
             is_there = self._oembed.knows(way, context)
         except FetchFailed as exc:
             raise FetchFailed(
-                "x shows nothing, which may mean that the post is gone", reason="weak_not_found"
+                "x shows nothing, which may mean that the post is gone",
+                reason="weak_not_found",
+                retry_in_s=exc.retry_in_s,
             ) from exc
         if not is_there:
             raise TargetGone("x shows no such post, and oEmbed knows none", reason="oembed_404")

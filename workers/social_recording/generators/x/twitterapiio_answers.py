@@ -332,13 +332,12 @@ def _content(post: _Post) -> ContentDraft:
 def _account(user: _User) -> AccountDraft:
     profile = user.profile_bio or _Bio()
     bio = user.description or profile.description or None
-    entities = user.entities or profile.entities or _UserEntities()
     return account_draft(
         number=user.id,
         handle=user.user_name,
         display_name=user.name,
         bio=bio,
-        links=_links(entities, bio),
+        links=_links(bio, user.entities, profile.entities),
         account_created_at=user.created_at,
         followers=user.followers,
         unavailable=user.unavailable or None,
@@ -353,7 +352,7 @@ def _creator(user: _Creator) -> AccountDraft:
         handle=user.screen_name,
         display_name=user.name,
         bio=user.description or None,
-        links=_links(entities, user.description),
+        links=_links(user.description, entities),
         account_created_at=user.created_at,
         followers=user.followers_count,
         data={
@@ -364,9 +363,12 @@ def _creator(user: _Creator) -> AccountDraft:
     )
 
 
-def _links(entities: _UserEntities, bio: str | None) -> tuple[str, ...]:
-    website = (entities.url or _Entities()).urls
-    return profile_links(website, bio, (entities.description or _Entities()).urls)
+def _links(bio: str | None, *entities: _UserEntities | None) -> tuple[str, ...]:
+    """The links of a profile, whose parts may stand in one place or the other."""
+    shown = [each for each in entities if each is not None]
+    website = [link for each in shown if each.url for link in each.url.urls]
+    in_bio = [link for each in shown if each.description for link in each.description.urls]
+    return profile_links(website, bio, in_bio)
 
 
 def _numbers(shown: Foreign, spelled: type[Foreign]) -> Metrics:
