@@ -16,6 +16,8 @@ PARTS = ("valkey", "mongo", "sandbox", "migrate", "api")
 QUICK = {
     "JOB_HEARTBEAT_TTL_MS": "2000",
     "JOB_GRACE_S": "2",
+    # A message that died with its worker is given up after so long.
+    "JOB_QUEUE_EXPIRES_S": "20",
     "SOCIAL_RECORD_TOKEN_LOCK_TTL_MS": "2000",
     "SOCIAL_RECORD_RECONCILE_LOCK_TTL_MS": "2000",
     "SOCIAL_RECORD_RETRY_LOCK_TTL_MS": "2000",
