@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import json
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.odd_values import NOW, ODD_VALUES, is_storable, places, with_value
 from tests.samples import sample_bytes, sample_json
 from workers.errors import FetchFailed
 from workers.social_recording.generators.github import account_graph, gist_graph, owner_login, repo_graph
@@ -19,22 +16,6 @@ from workers.social_recording.generators.x.syndication import post_graph
 from workers.social_recording.object_graph import SocialObjectGraph, check
 from workers.social_recording.routing import route
 
-NOW = datetime(2026, 1, 15, tzinfo=UTC)
-ODD_VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    2**70,
-    1.5,
-    "",
-    "word",
-    "half \ud800 pair",
-    "NUL \0",
-    [],
-    [None],
-    {},
-    {"a": 1},
-)
 Parse = Callable[[Any], SocialObjectGraph]
 
 
@@ -61,26 +42,6 @@ def read_post(payload: Any) -> SocialObjectGraph:
     return post_graph(payload, route("https://x.com/i/status/1641895049427614536"), NOW)
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if path:
-        yield path
-    if isinstance(value, dict):
-        for key in value:
-            yield from places(value[key], (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from places(item, (*path, index))
-
-
-def with_value(payload: Any, path: tuple[Any, ...], odd: Any) -> Any:
-    changed = copy.deepcopy(payload)
-    inner = changed
-    for step in path[:-1]:
-        inner = inner[step]
-    inner[path[-1]] = odd
-    return changed
-
-
 @pytest.mark.parametrize(
     ("sample", "parse"),
     [
@@ -102,16 +63,9 @@ def test_one_odd_value_anywhere_never_crashes_a_parser(sample: str, parse: Parse
                 assert exc.reason == "unexpected_shape", (path, odd)  # noqa: PT017 - one test for many places
                 continue
             check(graph, "https://entry.example.com/")
-            assert storable(graph), (path, odd)
+            assert is_storable(graph), (path, odd)
             kept += 1
     assert kept > 0
-
-
-def storable(graph: SocialObjectGraph) -> bool:
-    """Whether every text can be written as UTF-8 and every number fits 64 bits."""
-    json.dumps(dataclasses.asdict(graph), ensure_ascii=False, default=str).encode()
-    numbers = [n for group in graph.groups for metrics in group.metrics.values() for n in metrics.values()]
-    return all(0 <= number < 2**63 for number in numbers)
 
 
 @pytest.mark.parametrize("payload", ODD_VALUES)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requests.structures import CaseInsensitiveDict
 
+from tests.odd_values import NOW, ODD_VALUES, is_storable, places, with_value
 from tests.samples import sample_json
-from tests.unit.test_generator_odd_answers import NOW, ODD_VALUES, places, storable, with_value
 from workers.errors import FetchFailed, TargetBlocked, TargetGone
 from workers.http.messages import Response
 from workers.social_recording.generators.x import api, api_answers, oembed, syndication, twitterapiio
@@ -97,7 +97,7 @@ def test_one_odd_value_anywhere_never_crashes_a_parser(sample: str, read: Read) 
                 assert exc.reason in {"unexpected_shape", "weak_not_found", "not_found"}, (path, odd)  # noqa: PT017 - one test for many places
                 continue
             check(graph, "https://entry.example.com/")
-            assert storable(graph), (path, odd)
+            assert is_storable(graph), (path, odd)
             kept += 1
     # What was paid for is lost only with the few values that nothing can be without.
     assert kept > 2 * lost
