@@ -21,18 +21,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from workers.base58 import is_public_key
 from workers.clock import to_iso
 from workers.errors import ConvergeError
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
 from workers.mongo import connect
 from workers.progress_bar import progress_bar
+from workers.schema import migrate as migrate_indexes
 from workers.services import JobAccess, open_job_access
 from workers.settings import Settings, SettingsError, read_settings
 from workers.social_graph.graph_reader import GraphReader, TokenView
-from workers.social_graph.indexes import migrate as migrate_indexes
 from workers.social_graph.vocabulary import FetchStatus
-from workers.social_graph.wallets import is_public_key
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@
     ├── PermanentError                  the same call fails the same way for ever
     │   ├── InvalidInput(field)         the caller's fault
     │   │   └── ContractViolation(rule, entry_url)   a generator broke the graph contract
+    │   ├── PayloadRejected(reason)     a node's answer is no transaction that we can store (solana_backfill)
     │   ├── NotFound                    the thing asked for is not there
     │   ├── TargetGone                  a social source says that the target does not exist
     │   └── TargetBlocked               a social source says that the target is closed to us
@@ -16,7 +17,7 @@
     ├── LockUnavailable                 the lock store cannot be asked; nothing runs unlocked
     ├── LeaseLost                       our lease is no longer ours; stop writing
     ├── BudgetExceeded                  the time for this piece of work is used up
-    ├── DuplicateKey                    a row with this URL or key is stored already (social_graph)
+    ├── DuplicateKey                    a row with this URL, key or signature is stored already (store_errors)
     ├── BrokerUnavailable               the broker did not take a message
     └── JobFailed                       what a job task raises; the one that travels to the API
 

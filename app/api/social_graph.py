@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app import documents
 from app.process import this_process
 from app.specification import NEEDS_KEY, answer, problem, problems
+from workers.base58 import is_public_key
 from workers.clock import to_iso
 from workers.social_graph.graph_reader import GraphReader
 from workers.social_graph.link_cursor import CURSOR_PATTERN, LinkCursor
 from workers.social_graph.vocabulary import ObjectKind
-from workers.social_graph.wallets import is_public_key
 from workers.social_recording.job_kinds import ZonedTime
 
 PAGE_SIZE_MAX = 200

@@ -30,7 +30,6 @@ from workers.social_graph.content import Content, ContentRepository
 from workers.social_graph.indexes import COLLECTIONS
 from workers.social_graph.metric_series import MetricSeriesRepository
 from workers.social_graph.object_repository import ObjectRepository
-from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.venue import Venue, VenueRepository
@@ -49,6 +48,7 @@ from workers.social_recording.object_graph import (
     SocialObjectGraph,
     VenueDraft,
 )
+from workers.store_errors import DuplicateKey
 
 __all__ = ["graph_database"]
 

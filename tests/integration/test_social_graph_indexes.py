@@ -10,7 +10,7 @@ import pytest
 from tests.integration.social_graph_server import graph_database
 from workers.mongo import MongoDatabase
 from workers.social_graph.indexes import INDEXES, check, migrate
-from workers.social_graph.store_errors import DuplicateKey
+from workers.store_errors import DuplicateKey
 
 __all__ = ["graph_database"]
 

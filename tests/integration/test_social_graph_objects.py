@@ -27,7 +27,6 @@ from workers.social_graph.row_resolution import (
     settle,
 )
 from workers.social_graph.source_url import SourceURL
-from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.venue import Venue, VenueRepository
 from workers.social_graph.vocabulary import (
     ContentSubtype,
@@ -38,6 +37,7 @@ from workers.social_graph.vocabulary import (
     VenueSubtype,
 )
 from workers.social_graph.write_batch import write_in_order
+from workers.store_errors import DuplicateKey
 
 __all__ = ["graph_database"]
 

@@ -16,9 +16,9 @@ from tests.integration.social_graph_server import (
 )
 from workers.clock import Clock
 from workers.mongo import MongoDatabase
-from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
 from workers.social_graph.vocabulary import RETRYABLE_STATUSES, FetchStatus
+from workers.store_errors import DuplicateKey
 
 __all__ = ["command_log", "graph_database", "logged_database"]
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from workers.social_graph.wallets import BASE58_ALPHABET, find_wallets, is_public_key
+from workers.base58 import encode as base58
+from workers.social_graph.wallets import find_wallets
 
 EVM = "0x0Ae024D3C20b8Ff2aD4A5c9cB1f0aB2C3d4E5f60"
 SOLANA = "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin"
-
-
-def base58(data: bytes) -> str:
-    number = int.from_bytes(data, "big")
-    letters = ""
-    while number:
-        number, digit = divmod(number, 58)
-        letters = BASE58_ALPHABET[digit] + letters
-    return "1" * (len(data) - len(data.lstrip(b"\x00"))) + letters
 
 
 def test_both_kinds_are_found_in_the_order_of_the_text() -> None:
@@ -61,26 +53,3 @@ def test_what_only_looks_like_a_wallet_is_left_alone(text: str) -> None:
 
 def test_no_text_has_no_wallets() -> None:
     assert find_wallets(None) == ()
-
-
-@pytest.mark.parametrize("key", [SOLANA, "1" * 32, base58(bytes(range(90, 122))), base58(b"\xff" * 32)])
-def test_a_public_key_is_32_bytes_in_base58(key: str) -> None:
-    assert is_public_key(key)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        base58(b"\xff" * 31),
-        base58(b"\x01" * 33),
-        "1" * 44,
-        "z" * 44,
-        SOLANA[:-1] + "0",
-        f"{SOLANA}\n",
-        f" {SOLANA}",
-        "0x" + "a1" * 20,
-    ],
-)
-def test_everything_else_is_no_public_key(text: str) -> None:
-    assert not is_public_key(text)

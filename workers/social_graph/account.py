@@ -18,7 +18,6 @@ from workers.mongo import Document, MongoDatabase
 from workers.social_graph.handle_intervals import HandleInterval, had_handle_at, with_observation
 from workers.social_graph.object_repository import ObjectRepository
 from workers.social_graph.source_url import SourceURL, source_urls_of, with_source_url
-from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import StoredValue, present_fields, stored_data
 from workers.social_graph.stored_text import (
     LIST_MAX,
@@ -33,6 +32,7 @@ from workers.social_graph.stored_text import (
 from workers.social_graph.stored_time import required_time, stored_time
 from workers.social_graph.vocabulary import FetchStatus, ObjectKind, Platform
 from workers.social_graph.wallets import find_wallets, stored_wallet
+from workers.store_errors import translated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,80 +1,15 @@
-"""The indexes of the social graph: the written list, its migration and its check.
-
-The order of the fields says what a query may use. Nothing is ever dropped or rebuilt here: an index that
-differs, that nobody wrote down, or that stands in the way of a written one is reported, and a person decides.
-"""
+"""The indexes of the social graph: the written list, its migration and its check."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-from pymongo import ASCENDING, DESCENDING
-from pymongo.errors import DuplicateKeyError, OperationFailure
-
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.store_errors import DuplicateKey, translated
+from workers.mongo_indexes import IndexSpec, MigrationReport, index
+from workers.mongo_indexes import check as check_indexes
+from workers.mongo_indexes import migrate as migrate_indexes
 
 # "Text that is not empty": every other kind of value, and a missing one, compares false. Unlike a test of
 # the type, a plain query for one key implies it; see docs/adr/0001-partial-filter-on-platform-keys.md.
 _WITH_KEY: Document = {"platform_key": {"$gt": ""}}
-
-# What the store says about every index, beside what `IndexSpec` names.
-_PLAIN_OPTIONS = frozenset({"v", "key", "name", "ns", "background", "unique", "partialFilterExpression"})
-# IndexOptionsConflict and IndexKeySpecsConflict: there is an index of that form or that name already.
-_CONFLICT_CODES = frozenset({85, 86})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IndexSpec:
-    """One index. `partial` is the filter of the rows that it holds; None for all rows.
-
-    `options` is what no written index has: a time to live would delete rows, a collation or `sparse` would
-    change which rows are the same or found.
-    """
-
-    collection: str
-    name: str
-    keys: tuple[tuple[str, int | str], ...]
-    unique: bool = False
-    partial: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, collection: str, name: str, stored: Mapping[str, Any]) -> IndexSpec:
-        """Read what the store says about an index."""
-        partial = stored.get("partialFilterExpression")
-        return cls(
-            collection=collection,
-            name=name,
-            keys=tuple((str(each), _direction(kind)) for each, kind in stored["key"]),
-            unique=bool(stored.get("unique", False)),
-            partial=None if partial is None else _plain(partial),
-            options={
-                option: _plain(value)
-                for option, value in stored.items()
-                if option not in _PLAIN_OPTIONS and value is not False
-            },
-        )
-
-
-def _direction(kind: Any) -> int | str:
-    """1 or -1, which a store may give as a float; `hashed`, `text` and the like stay words."""
-    return kind if isinstance(kind, str) else int(kind)
-
-
-def _plain(value: Any) -> Any:
-    """Without the driver's own kinds of mappings, whose order counts when they are compared."""
-    return {name: _plain(part) for name, part in value.items()} if isinstance(value, Mapping) else value
-
-
-def _spec(
-    collection: str, name: str, *fields: str, unique: bool = False, partial: Document | None = None
-) -> IndexSpec:
-    """A field with a leading minus is descending."""
-    keys = tuple((each.lstrip("-"), DESCENDING if each.startswith("-") else ASCENDING) for each in fields)
-    return IndexSpec(collection=collection, name=name, keys=keys, unique=unique, partial=partial)
 
 
 def _where_there_is(name: str) -> Document:
@@ -82,9 +17,9 @@ def _where_there_is(name: str) -> Document:
 
 
 INDEXES: tuple[IndexSpec, ...] = (
-    _spec("contents", "uniq_contents_source_url", "source_urls.url", unique=True),
-    _spec("contents", "idx_contents_platform_subtype", "platform", "subtype"),
-    _spec(
+    index("contents", "uniq_contents_source_url", "source_urls.url", unique=True),
+    index("contents", "idx_contents_platform_subtype", "platform", "subtype"),
+    index(
         "contents",
         "uniq_contents_platform_key",
         "platform",
@@ -93,25 +28,25 @@ INDEXES: tuple[IndexSpec, ...] = (
         unique=True,
         partial=_WITH_KEY,
     ),
-    _spec(
+    index(
         "contents",
         "idx_contents_creator_published",
         "creator_id",
         "-published_at",
         partial=_where_there_is("creator_id"),
     ),
-    _spec(
+    index(
         "contents", "idx_contents_parent", "parent_content_id", partial=_where_there_is("parent_content_id")
     ),
-    _spec("contents", "idx_contents_venue", "venue_id", partial=_where_there_is("venue_id")),
-    _spec("accounts", "uniq_accounts_source_url", "source_urls.url", unique=True),
-    _spec(
+    index("contents", "idx_contents_venue", "venue_id", partial=_where_there_is("venue_id")),
+    index("accounts", "uniq_accounts_source_url", "source_urls.url", unique=True),
+    index(
         "accounts", "uniq_accounts_platform_key", "platform", "platform_key", unique=True, partial=_WITH_KEY
     ),
-    _spec("accounts", "idx_accounts_handle", "handles.value"),
-    _spec("accounts", "idx_accounts_wallet", "known_wallets"),
-    _spec("venues", "uniq_venues_source_url", "source_urls.url", unique=True),
-    _spec(
+    index("accounts", "idx_accounts_handle", "handles.value"),
+    index("accounts", "idx_accounts_wallet", "known_wallets"),
+    index("venues", "uniq_venues_source_url", "source_urls.url", unique=True),
+    index(
         "venues",
         "uniq_venues_platform_key",
         "platform",
@@ -120,97 +55,26 @@ INDEXES: tuple[IndexSpec, ...] = (
         unique=True,
         partial=_WITH_KEY,
     ),
-    _spec("venues", "idx_venues_creator", "creator_id", partial=_where_there_is("creator_id")),
-    _spec("token_links", "idx_links_object_linked", "object_id", "created_at"),
-    _spec("token_links", "idx_links_token_linked", "token_address", "created_at"),
-    _spec("token_links", "idx_links_lineage_linked", "lineage", "created_at"),
-    _spec("token_links", "idx_links_platform_linked", "platform", "subtype", "created_at"),
-    _spec("metric_series", "uniq_series_object", "object", "object_id", unique=True),
-    _spec("metric_series", "idx_series_platform", "platform"),
-    _spec("tokens", "uniq_tokens_address", "address", unique=True),
-    _spec("tokens", "idx_tokens_fingerprints", "fingerprints"),
-    _spec("tokens", "idx_tokens_discovered", "-created_at"),
-    _spec("tokens", "idx_tokens_social_url_status", "social_urls.status"),
+    index("venues", "idx_venues_creator", "creator_id", partial=_where_there_is("creator_id")),
+    index("token_links", "idx_links_object_linked", "object_id", "created_at"),
+    index("token_links", "idx_links_token_linked", "token_address", "created_at"),
+    index("token_links", "idx_links_lineage_linked", "lineage", "created_at"),
+    index("token_links", "idx_links_platform_linked", "platform", "subtype", "created_at"),
+    index("metric_series", "uniq_series_object", "object", "object_id", unique=True),
+    index("metric_series", "idx_series_platform", "platform"),
+    index("tokens", "uniq_tokens_address", "address", unique=True),
+    index("tokens", "idx_tokens_fingerprints", "fingerprints"),
+    index("tokens", "idx_tokens_discovered", "-created_at"),
+    index("tokens", "idx_tokens_social_url_status", "social_urls.status"),
 )
 COLLECTIONS = tuple(dict.fromkeys(spec.collection for spec in INDEXES))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MigrationReport:
-    """Names of indexes: created now, found as written, missing, found different, and not on the list.
-
-    Those not on the list are named together with their collection.
-    """
-
-    created: tuple[str, ...] = ()
-    present: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    differing: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def is_as_written(self) -> bool:
-        """Whether the store now has the list and nothing else."""
-        return not (self.missing or self.differing or self.unknown)
-
-
 def check(database: MongoDatabase) -> MigrationReport:
     """Compare the store with the list; changes nothing."""
-    stored = _stored(database)
-    written = {(spec.collection, spec.name): spec for spec in INDEXES}
-    found = {place: stored[place] for place in written if place in stored}
-    return MigrationReport(
-        present=tuple(spec.name for place, spec in found.items() if spec == written[place]),
-        missing=tuple(spec.name for place, spec in written.items() if place not in stored),
-        differing=tuple(spec.name for place, spec in found.items() if spec != written[place]),
-        unknown=tuple(f"{collection}.{name}" for collection, name in sorted(set(stored) - set(written))),
-    )
+    return check_indexes(database, INDEXES)
 
 
 def migrate(database: MongoDatabase) -> MigrationReport:
-    """Create what is missing. Running it again changes nothing.
-
-    What cannot be created because an unknown index has its fields already stays `missing`. Raises
-    `DuplicateKey` when stored rows contradict a unique index.
-    """
-    before = check(database)
-    wanted = [spec for spec in INDEXES if spec.name in before.missing]
-    created = tuple(spec.name for spec in wanted if _create(database, spec))
-    return MigrationReport(
-        created=created,
-        present=before.present,
-        missing=tuple(name for name in before.missing if name not in created),
-        differing=before.differing,
-        unknown=before.unknown,
-    )
-
-
-def _create(database: MongoDatabase, spec: IndexSpec) -> bool:
-    """Create the index; False when another one is in its way."""
-    options: Document = {"name": spec.name, "unique": spec.unique}
-    if spec.partial is not None:
-        options["partialFilterExpression"] = dict(spec.partial)
-    with translated(spec.collection):
-        try:
-            database[spec.collection].create_index(list(spec.keys), **options)
-        except DuplicateKeyError as exc:
-            raise DuplicateKey(
-                f"{spec.name} cannot be created: rows of {spec.collection} contradict it",
-                collection=spec.collection,
-            ) from exc
-        except OperationFailure as exc:
-            if exc.code not in _CONFLICT_CODES:
-                raise
-            return False
-    return True
-
-
-def _stored(database: MongoDatabase) -> dict[tuple[str, str], IndexSpec]:
-    found: dict[tuple[str, str], IndexSpec] = {}
-    for collection in COLLECTIONS:
-        with translated(collection):
-            information = database[collection].index_information()
-        for name, stored in information.items():
-            if name != "_id_":
-                found[collection, name] = IndexSpec.read(collection, name, stored)
-    return found
+    """Create what is missing; see `workers.mongo_indexes.migrate`."""
+    return migrate_indexes(database, INDEXES)

@@ -17,12 +17,12 @@ from pymongo import InsertOne, UpdateOne
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.metric_spec import RawMetrics, pick_known_metrics
-from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import known_fields, present_fields
 from workers.social_graph.stored_text import known_word
 from workers.social_graph.stored_time import required_time
 from workers.social_graph.vocabulary import SERIES_POINTS_MAX, ObjectKind, Platform
 from workers.social_graph.write_batch import Write, write_in_order
+from workers.store_errors import translated
 
 COLLECTION = "metric_series"
 

@@ -12,9 +12,9 @@ from typing import Any
 from bson import ObjectId
 
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_text import cut_text
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform, VenueSubtype
+from workers.store_errors import translated
 
 LABEL_MAX = 120
 

@@ -16,9 +16,9 @@ from pymongo import InsertOne, UpdateOne
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.source_url import SourceURL
-from workers.social_graph.store_errors import translated
 from workers.social_graph.vocabulary import ObjectKind
 from workers.social_graph.write_batch import Write
+from workers.store_errors import translated
 
 
 class GraphRow(Protocol):

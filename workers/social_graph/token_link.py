@@ -19,7 +19,6 @@ from pymongo import DeleteMany, InsertOne
 from workers.clock import Clock
 from workers.errors import InvalidInput
 from workers.mongo import Document, Filter, MongoDatabase
-from workers.social_graph.store_errors import translated
 from workers.social_graph.stored_data import present_fields
 from workers.social_graph.stored_text import known_word, required_text
 from workers.social_graph.stored_time import required_time, stored_time
@@ -32,6 +31,7 @@ from workers.social_graph.vocabulary import (
     VenueSubtype,
 )
 from workers.social_graph.write_batch import Write
+from workers.store_errors import translated
 
 COLLECTION = "token_links"
 LINKS_PER_BATCH = 500

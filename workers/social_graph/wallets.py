@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 
-BASE58_ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-SOLANA_ADDRESS_BYTES = 32
+from workers.base58 import ALPHABET, is_public_key
 
 # Addresses that nobody owns; people write them to say "burnt".
 _NOBODYS = frozenset({f"0x{'0' * 40}", f"0x{'0' * 36}dead"})
 # The characters around an address must not prolong it: a transaction hash is a longer run of the same kind.
 _EVM = re.compile(r"(?<![0-9A-Za-z_])0[xX][0-9a-fA-F]{40}(?![0-9A-Za-z_])")
-_BASE58 = re.compile(rf"(?<![0-9A-Za-z_])[{BASE58_ALPHABET}]{{32,44}}(?![0-9A-Za-z_])")
-_VALUES = {letter: value for value, letter in enumerate(BASE58_ALPHABET)}
+_BASE58 = re.compile(rf"(?<![0-9A-Za-z_])[{ALPHABET}]{{32,44}}(?![0-9A-Za-z_])")
 
 
 def find_wallets(text: str | None) -> tuple[str, ...]:
@@ -34,23 +32,9 @@ def stored_wallet(address: str) -> str:
     return address.lower() if _EVM.fullmatch(address) else address
 
 
-def is_public_key(text: str) -> bool:
-    """Whether the text is a public key as Solana writes it: 32 bytes in base58."""
-    return _BASE58.fullmatch(text) is not None and _base58_length(text) == SOLANA_ADDRESS_BYTES
-
-
 def _is_solana_address(word: str) -> bool:
     # A random address almost surely has all three kinds; a long word or the system's `1111...` does not.
     kinds = (str.isdigit, str.isupper, str.islower)
     if not all(any(is_kind(letter) for letter in word) for is_kind in kinds):
         return False
-    return _base58_length(word) == SOLANA_ADDRESS_BYTES
-
-
-def _base58_length(word: str) -> int:
-    """How many bytes the word decodes to; each leading `1` is a zero byte."""
-    number = 0
-    for letter in word:
-        number = number * len(BASE58_ALPHABET) + _VALUES[letter]
-    leading_zeros = len(word) - len(word.lstrip("1"))
-    return leading_zeros + (number.bit_length() + 7) // 8
+    return is_public_key(word)

@@ -17,7 +17,7 @@ from pymongo import DeleteMany, InsertOne, UpdateOne
 from pymongo.errors import ClientBulkWriteException
 
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.store_errors import DUPLICATE_KEY_CODE, translated
+from workers.store_errors import DUPLICATE_KEY_CODE, translated
 
 # Each names its collection itself (`namespace`).
 Write: TypeAlias = InsertOne[Document] | UpdateOne | DeleteMany

@@ -35,7 +35,6 @@ from workers.social_graph.row_resolution import (
     resolve_rows,
     settle,
 )
-from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.stored_text import stored_key
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
@@ -57,6 +56,7 @@ from workers.social_recording.observed_rows import (
 )
 from workers.social_recording.routing.route import Route
 from workers.social_recording.write_plan import AccountRow, ContentRow, RowRef, VenueRow, WritePlan, plan
+from workers.store_errors import DuplicateKey
 
 URL_SAVE_TRIES_MAX = 5
 

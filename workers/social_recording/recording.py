@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from workers.clock import Budget, Clock
 from workers.errors import BudgetExceeded, Busy, FetchFailed
 from workers.leases import Lease, LeaseStore
-from workers.social_graph.store_errors import DuplicateKey
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.vocabulary import ContentSubtype, Platform
@@ -23,6 +22,7 @@ from workers.social_recording.fetch_status import resolve_final_status
 from workers.social_recording.routing import Rejection, leads_inside, links_in, registrable_domain, route
 from workers.social_recording.tracker import TokenInfo, TrackerClient
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, URLOrder
+from workers.store_errors import DuplicateKey
 
 log = logging.getLogger(__name__)
 

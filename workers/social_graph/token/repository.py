@@ -13,11 +13,11 @@ from pymongo import UpdateOne
 
 from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
-from workers.social_graph.store_errors import DuplicateKey, translated
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token.model import RetryableURL, Token, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_graph.write_batch import write_in_order
+from workers.store_errors import DuplicateKey, translated
 
 COLLECTION = "tokens"
 URLS_PER_BATCH = 200

@@ -1,11 +1,11 @@
-"""What the social graph's repositories raise instead of the driver's exceptions.
+"""What repositories on MongoDB raise instead of the driver's exceptions.
 
     ConvergeError
     ├── DuplicateKey       a unique index refused a row: somebody else has stored it
     └── RetryableError     the store did not answer, or answered that it cannot now
 
-`DuplicateKey` is not a failure by itself: under concurrent recording it says that the row is there, so the
-caller looks it up again.
+`DuplicateKey` is not a failure by itself: among writers that run at once it says that the row is there, so
+the caller looks it up again.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""Base58 as Solana writes it: public keys of 32 bytes and signatures of 64. Pure.
+
+Nothing is decoded here: the alphabet is in ASCII order, so among texts without leading `1` (each of which is
+a zero byte) the longer is the larger number, and of two of one length the later in the dictionary. A text has
+`n` bytes exactly when it lies between the smallest and the largest number of that many bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+PUBLIC_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+_WORD = re.compile(rf"[{ALPHABET}]*")
+
+
+def encode(data: bytes) -> str:
+    """The bytes in base58."""
+    number, letters = int.from_bytes(data, "big"), ""
+    while number:
+        number, digit = divmod(number, len(ALPHABET))
+        letters = ALPHABET[digit] + letters
+    return ALPHABET[0] * (len(data) - len(data.lstrip(b"\0"))) + letters
+
+
+def is_base58(text: str) -> bool:
+    """Whether the text is bytes in base58, however many; none are written as an empty text."""
+    return _WORD.fullmatch(text) is not None
+
+
+def is_public_key(text: str) -> bool:
+    """Whether the text is a public key: 32 bytes. Whether it lies on the curve is not asked."""
+    # All letters give 0.73 bytes and a leading `1` a whole one, so most other texts fall out by their length.
+    return 32 <= len(text) <= 44 and _has_bytes(text, PUBLIC_KEY_BYTES)
+
+
+def is_signature(text: str) -> bool:
+    """Whether the text is a signature: 64 bytes. Whose it is is not asked."""
+    return 64 <= len(text) <= 88 and _has_bytes(text, SIGNATURE_BYTES)
+
+
+def _rank(digits: str) -> tuple[int, str]:
+    """Orders texts without leading `1` as the numbers that they stand for."""
+    return len(digits), digits
+
+
+# By number of bytes: the smallest and the largest number that needs them all.
+_RANGES = [
+    (_rank(encode(b"\1" + bytes(count - 1)) if count else ""), _rank(encode(b"\xff" * count)))
+    for count in range(SIGNATURE_BYTES + 1)
+]
+
+
+def _has_bytes(text: str, count: int) -> bool:
+    if _WORD.fullmatch(text) is None:
+        return False
+    digits = text.lstrip(ALPHABET[0])
+    rest = count - (len(text) - len(digits))
+    if rest < 0:
+        return False
+    smallest, largest = _RANGES[rest]
+    return smallest <= _rank(digits) <= largest

@@ -1,0 +1,1 @@
+"""Solana backfill: signatures of the past become canonical transactions, each stored once."""
