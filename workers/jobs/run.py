@@ -248,6 +248,9 @@ class JobRunner:
             raise JobFailed.because("UPSTREAM_FAILED", str(exc)) from exc
         except InvalidInput as exc:
             raise JobFailed.because("INVALID_REQUEST", f"{exc.field}: {exc}") from exc
+        except JobFailed:
+            # A use case may know a code of its own.
+            raise
         except ConvergeError as exc:
             raise JobFailed.because("STORE_UNAVAILABLE", str(exc)) from exc
         except Exception as exc:

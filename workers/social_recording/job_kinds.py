@@ -13,18 +13,16 @@ from typing import Annotated
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from workers.errors import InvalidInput
 from workers.jobs.kinds import JobKind
+from workers.jobs.request_fields import WHOLE, DeadlineMs, DryRun, JobBody
 from workers.settings import Settings
 from workers.social_graph.vocabulary import RETRYABLE_STATUSES, FetchStatus
 
@@ -45,34 +43,15 @@ def _to_utc(moment: datetime) -> datetime:
         raise ValueError("must lie between the years 1 and 9999 in UTC") from None
 
 
-def _without_fraction(value: object) -> object:
-    """JSON knows one kind of number, so 20.0 is 20; text and booleans are not."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 ZonedTime = Annotated[AwareDatetime, BeforeValidator(_must_be_written_out), AfterValidator(_to_utc)]
 # The schema tells callers not to ask for `ok`; those who do get an error of its own.
 ReopenedStatus = Annotated[
     FetchStatus,
     WithJsonSchema({"type": "string", "enum": [status.value for status in FetchStatus if status != "ok"]}),
 ]
-WHOLE = BeforeValidator(_without_fraction)
-DryRun = Annotated[
-    bool,
-    Field(strict=True, description="say what would be done: no call to a platform, nothing written"),
-]
-DeadlineMs = Annotated[int, Field(ge=1000, le=300_000, strict=True), WHOLE]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-    )
-
-
-class ReconcileRequest(_Body):
+class ReconcileRequest(JobBody):
     """Record the tokens of a range of last trades that were missed.
 
     The range `[startDate, endDate)` is measured on the tracker's `lastTransferAt`. The tracker itself shows
@@ -119,7 +98,7 @@ class StatusNotRetryable(InvalidInput):
     """Reopening a success would break the promise that what is finished is never touched again."""
 
 
-class RetryRequest(_Body):
+class RetryRequest(JobBody):
     """Try again the URLs that have not converged. An empty body is what the hourly sweep does."""
 
     statuses: Annotated[list[ReopenedStatus], Field(min_length=1, max_length=8)] | None = None
