@@ -815,7 +815,7 @@ def test_a_count_that_is_no_number_is_another_shape(count: Any, clock: FakeClock
     ],
 )
 @responses.activate
-def test_the_token_is_in_no_error_no_log_and_no_graph(
+def test_the_token_is_in_no_error_and_no_log(
     answer: dict[str, Any], clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve_news()
