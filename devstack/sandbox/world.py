@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import parse_qs
 
-from devstack.sandbox import registries, syndication, telegram, web, x_facts, x_oembed
+from devstack.sandbox import instagram, registries, syndication, telegram, tiktok, web, x_facts, x_oembed
+from devstack.sandbox.apify import Apify
 from devstack.sandbox.faults import RULES, Faults
 from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import DropConnection, HoldConnection, Request
+from devstack.sandbox.reddit import Reddit
 from devstack.sandbox.samples import Answer, json_answer
 from devstack.sandbox.tokens import default_tokens
 from devstack.sandbox.tracker import BadTokens, Tracker, decode_tokens, encode_tokens
@@ -138,6 +140,7 @@ def _services() -> dict[str, Service]:
     """The services that have a folder of their own, as they are at the start."""
     people = x_facts.People()
     youtube = YouTube()
+    reddit = Reddit()
     return {
         "github": GitHub().answer,
         "rdap": registries.listed,
@@ -146,12 +149,20 @@ def _services() -> dict[str, Service]:
         "twitterapiio": TwitterAPIIO(people).answer,
         "telegram": telegram.pages,
         "telegram-bot": telegram.bot,
+        "apify": Apify().answer,
+        "reddit": reddit.api,
+        "reddit-login": reddit.site,
+        "tiktok": tiktok.answer,
         "youtube": youtube.api,
         "youtube-site": youtube.site,
     }
 
 
 def _site(url: str) -> Answer:
+    if tiktok.is_short_link(url):
+        return tiktok.short_link(url)
+    if instagram.is_page(url):
+        return instagram.page(url)
     return registries.answer(url) if registries.is_registry(url) else web.answer(url)
 
 
