@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.conftest import FakeClock, make_settings
@@ -27,7 +29,7 @@ def generators(clock: FakeClock) -> Generators:
         ("https://x.com/someone", None, True),
         ("https://x.com/i/communities/1873866451949716154", None, True),
         ("https://www.instagram.com/p/Owng7TSEcRg/", None, True),
-        ("https://www.tiktok.com/@someone", None, True),
+        ("https://www.tiktok.com/@someone", "tiktok", False),
         ("https://www.reddit.com/r/someplace/", None, True),
         ("https://youtu.be/aFCO6Wid0VM", "youtube_site", False),
         ("https://www.youtube.com/@someone", None, False),
@@ -45,10 +47,12 @@ def test_each_place_has_its_source_or_a_reason_for_having_none(
     assert generators.costs_money(way) is is_paid_only
 
 
-def test_the_names_of_the_sources_are_distinct(clock: FakeClock) -> None:
+def test_sources_have_names_of_their_own_except_those_that_share_a_balance(clock: FakeClock) -> None:
     settings = make_settings()
     built = [build(OutboundClient(settings, clock), settings) for build in GENERATORS]
-    assert len({generator.source for generator in built}) == len(built)
+    names = Counter(generator.source for generator in built)
+    # What actors cost comes out of one balance, so they are out of credit together.
+    assert {name for name, count in names.items() if count > 1} == {"apify"}
 
 
 def test_without_a_key_no_paid_source_is_there(clock: FakeClock) -> None:
