@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socketserver
+import ssl
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 MIB = 1_048_576
@@ -16,25 +18,52 @@ Page = Callable[["Site", str, Send], None]
 
 
 class Site:
-    """A server that says byte for byte what a test wants, and counts connections and requests."""
+    """A server that says byte for byte what a test wants, and counts connections and requests.
 
-    def __init__(self) -> None:
+    With `pem`, the file of a key and its certificate, it speaks TLS.
+    """
+
+    def __init__(self, pem: Path | None = None) -> None:
         self.pages: dict[str, Page] = {}
         self.connections = 0
+        self.open_connections = 0
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.closing = threading.Event()
         site = self
 
+        tls: ssl.SSLContext | None = None
+        if pem is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(pem)
+        count = threading.Lock()
+
         class Handler(socketserver.StreamRequestHandler):
+            def setup(self) -> None:
+                if tls is not None:
+                    self.request = tls.wrap_socket(self.request, server_side=True)
+                super().setup()
+
+            def finish(self) -> None:
+                with contextlib.suppress(OSError):
+                    super().finish()
+                self.request.close()
+
             def handle(self) -> None:
-                site.connections += 1
+                with count:
+                    site.connections += 1
+                    site.open_connections += 1
                 with contextlib.suppress(OSError):
                     while site.answer_one(self.rfile, self.wfile.write):
                         pass
+                with count:
+                    site.open_connections -= 1
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
             request_queue_size = 64
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """A client that goes away, or does not like our certificate, is part of a test."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self.port: int = self._server.server_address[1]
@@ -80,7 +109,7 @@ def not_found(site: Site, path: str, send: Send) -> None:
 
 def page(body: bytes, status: int = 200, **headers: str) -> Page:
     def answer(site: Site, path: str, send: Send) -> None:
-        send(head(status, Content_Length=str(len(body)), **headers) + body)
+        send(head(status, **{"Content_Length": str(len(body)), **headers}) + body)
 
     return answer
 
@@ -109,9 +138,12 @@ def drip(headers: bytes, block: bytes = b"x") -> Page:
     return stream(headers, blocks)
 
 
-def bomb(unpacked_bytes: int) -> Iterator[bytes]:
-    """A gzip stream of zeros: 16 MiB at a time, each the same 16 KiB on the wire."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+def bomb(unpacked_bytes: int, window_bits: int = 31) -> Iterator[bytes]:
+    """A stream of zeros: 16 MiB at a time, each the same 16 KiB on the wire.
+
+    `window_bits` as in `zlib`: gzip is 31, deflate 15, deflate without a header -15.
+    """
+    packer = zlib.compressobj(9, zlib.DEFLATED, window_bits)
     zeros = bytes(16 * MIB)
     yield packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)
     block = packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -30,7 +30,7 @@ from tests.integration.http_site import (
 from workers.clock import Budget, Clock
 from workers.errors import ConvergeError, FetchFailed, TargetGone, UnsafeAddress
 from workers.http.client import OutboundClient
-from workers.http.dialer import Candidate, connect_by_system
+from workers.http.dialer import Candidate, Connect, connect_by_system
 from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.http.retry import PAID
 
@@ -358,8 +358,8 @@ def test_another_origin_never_gets_the_headers_of_the_first(site: Site) -> None:
     other = Site()
     try:
         other.pages["/b"] = page(b"")
-        site.pages["/a"] = redirect(f"{other.url}/b")
-        client = client_for(site, github_base_url=other.url)
+        site.pages["/a"] = redirect("http://other.example.com/b")
+        client = client_for(site, resolve=public_or_local, connect=connect_to(other))
         ask(
             client,
             f"{site.url}/a",
@@ -372,6 +372,55 @@ def test_another_origin_never_gets_the_headers_of_the_first(site: Site) -> None:
         assert headers["accept"] == "text/html"
     finally:
         other.close()
+
+
+def public_or_local(host: str, port: int) -> Sequence[Candidate]:
+    """A name server for which every name is public; addresses are themselves."""
+    return [(socket.AF_INET, (host if host == "127.0.0.1" else "93.184.215.14", port))]
+
+
+def connect_to(stranger: Site) -> Connect:
+    """A network in which every public address is this server."""
+
+    def connect(sock: socket.socket, address: tuple[Any, ...]) -> None:
+        connect_by_system(sock, address if address[0] == "127.0.0.1" else ("127.0.0.1", stranger.port))
+
+    return connect
+
+
+def test_a_redirect_of_a_service_gains_no_trust(site: Site) -> None:
+    inside = Site()
+    try:
+        inside.pages["/b"] = page(b"our tracker")
+        site.pages["/a"] = redirect(f"{inside.url}/b")
+        client = client_for(site, github_base_url=inside.url)
+        assert ask(client, f"{inside.url}/b").body == b"our tracker"
+        assert failure(client, f"{site.url}/a", redirects=Redirects.ANYWHERE).reason == "misconfigured"
+        assert len(inside.requests) == 1
+    finally:
+        inside.close()
+
+
+@pytest.mark.parametrize("location", ["http://10.0.0.5/", "ftp://example.com/", "https://example.com:8443/"])
+def test_a_service_that_leads_inside_says_nothing_about_its_targets(site: Site, location: str) -> None:
+    site.pages["/a"] = redirect(location)
+    error = failure(client_for(site), f"{site.url}/a", redirects=Redirects.ANYWHERE)
+    assert error.reason == "misconfigured"
+
+
+@pytest.mark.parametrize("location", [None, "http://me:secret@again.example.com/b"])
+def test_a_name_and_password_in_a_url_are_not_sent(site: Site, location: str | None) -> None:
+    site.pages["/a"] = page(b"") if location is None else redirect(location)
+    site.pages["/b"] = page(b"")
+    client = client_for(site, resolve=public_or_local, connect=connect_to(site))
+    response = ask(
+        client,
+        "http://me:secret@first.example.com/a",
+        destination=Destination.SITE,
+        redirects=Redirects.ANYWHERE,
+    )
+    assert all("authorization" not in headers for _, headers in site.requests)
+    assert "secret" not in " ".join(response.chain)
 
 
 # --- unsafe addresses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -45,6 +46,27 @@ def test_a_body_that_is_no_data_is_a_failure_with_a_name(body: bytes, content_ty
     with pytest.raises(FetchFailed) as caught:
         answer(body, content_type).json()
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("body", "is_html"),
+    [
+        (b"<!-- a --> <!-- b -->\n<html>", True),
+        (b"<!-- a --> text <html>", False),
+        (b"<!-- <html> --> {}", False),
+        (b"<!-- never ends <html>", False),
+    ],
+)
+def test_comments_before_a_page_are_skipped(body: bytes, is_html: bool) -> None:
+    assert answer(body, "text/plain").is_html is is_html
+
+
+def test_a_body_of_many_comments_is_judged_at_once() -> None:
+    # With comments that may end in more than one place this takes twice as long for each further one.
+    started = time.monotonic()
+    assert not answer(b"<!---->" * 24 + b"x", "text/plain").is_html
+    assert not answer(b"<!---->" * 1000, "text/plain").is_html
+    assert time.monotonic() - started < 1
 
 
 def test_data_declared_as_a_page_is_data() -> None:

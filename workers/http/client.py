@@ -20,12 +20,13 @@ from urllib.parse import quote, urlencode
 import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import HTTPError
 
 from workers.clock import Budget, Clock
 from workers.errors import ConvergeError, FetchFailed, TargetGone, UnsafeAddress
 from workers.http.addresses import WEB_PORTS, Origin, check_host_literally, parse
 from workers.http.dialer import Connect, Dialer, Resolve, connect_by_system, resolve_by_system
+from workers.http.failures import clean_cause, is_about_our_header, reason_of
 from workers.http.limiter import SourceLimiter
 from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.http.redaction import Redactor
@@ -42,6 +43,17 @@ _BLOCK_BYTES = 16_384
 _REDIRECT_BODY_MAX_BYTES = 16_384
 # No other coding, because only these are unpacked in bounded steps.
 _ACCEPTED_CODINGS = "gzip, deflate"
+# The others of https://www.iana.org/assignments/http-parameters#content-coding. What is no coding at all
+# (`utf-8` is seen) changes nothing.
+_FOREIGN_CODINGS = frozenset(
+    {"aes128gcm", "br", "compress", "dcb", "dcz", "exi", "pack200-gzip", "x-compress", "zstd"}
+)
+# What an answer may weigh on the wire: headers, and a body of the allowed size in small blocks.
+_WIRE_OVERHEAD_BYTES = 1_048_576
+_WIRE_BYTES_PER_BODY_BYTE = 4
+# Connections that a thread keeps warm. Each costs a file; of strangers' sites hardly one is asked again.
+_SERVICES_WARM_MAX = 16
+_SITES_WARM_MAX = 4
 _HEADERS_FOR_ANY_ORIGIN = frozenset({"accept", "accept-language", "user-agent"})
 
 OnCall: TypeAlias = Callable[[], None]
@@ -171,6 +183,16 @@ class OutboundClient:
         call = _Call(
             request=request, budget=budget, on_call=on_call, ends_at=self._clock.monotonic() + total_s
         )
+        try:
+            return self._follow_hops(call)
+        except UnsafeAddress as exc:
+            if request.destination is Destination.SITE:
+                raise
+            # Where a service is or leads to says nothing about the target that it is asked about.
+            raise FetchFailed(f"{request.source}: {exc}", reason="misconfigured") from exc
+
+    def _follow_hops(self, call: _Call) -> Response:
+        request = call.request
         url = self._canonical(_with_query(request))
         first = Origin.of(url)
         chain: list[str] = []
@@ -204,7 +226,10 @@ class OutboundClient:
     def _plan(self, request: Request, url: str, first: Origin) -> _Hop:
         """Decide how one URL is asked; refuse what needs no connection to be refused."""
         origin = Origin.of(url)
-        is_trusted = request.destination is Destination.SERVICE and origin in self._trusted
+        # A redirect gains no trust: a service must not lead us to another one inside our network.
+        is_trusted = (
+            request.destination is Destination.SERVICE and origin in self._trusted and origin == first
+        )
         wire_url = url
         if not is_trusted:
             check_host_literally(origin, self._site_ports)
@@ -227,21 +252,11 @@ class OutboundClient:
                 raise
             # A service that we configured exists; only our name server says otherwise.
             raise FetchFailed(f"{request.source}: {exc}", reason="dns_failed") from exc
-        except UnsafeAddress as exc:
-            if request.destination is Destination.SITE:
-                raise
-            raise FetchFailed(f"{request.source}: {exc}", reason="misconfigured") from exc
-        except (requests.exceptions.InvalidHeader, UnicodeEncodeError) as exc:
-            # The text of such an error quotes the header, which may be a key of ours.
-            log.error(  # noqa: TRY400
-                "a header of a request cannot be sent",
-                extra={"source": request.source, "error": type(exc).__name__},
-            )
-            raise FetchFailed(
-                f"{request.source}: a header of ours cannot be sent", reason="misconfigured"
-            ) from None
         except (requests.RequestException, HTTPError, OSError, ValueError) as exc:
-            raise self._translated(request, hop, exc) from self._clean_cause(exc)
+            failure = self._translated(request, hop, exc)
+            cause = clean_cause(exc, self._redactor)
+        # Raised out here, because an error keeps the one in whose handler it is raised, secrets and all.
+        raise failure from cause
 
     def _send(self, call: _Call, hop: _Hop) -> Response:
         call.check()
@@ -261,7 +276,7 @@ class OutboundClient:
         with self._permit(call, hop):
             call.ends_at += self._clock.monotonic() - asked_at
             call.check()
-            timeout = self._start_timer(adapter, request, call.left_s)
+            timeout = self._set_bounds(adapter, request, call.left_s)
             started_at = self._clock.monotonic()
             if call.on_call is not None:
                 call.on_call()
@@ -270,6 +285,8 @@ class OutboundClient:
                 received_at = self._clock.now()
                 self._heed(request, hop, answer, received_at)
                 is_redirect = answer.status_code in _REDIRECT_STATUSES
+                if not is_redirect:
+                    _check_coding(request, answer)
                 max_bytes = self._body_max_bytes(request, is_redirect=is_redirect)
                 body, is_cut = _read_body(answer, request, max_bytes)
         return Response(
@@ -305,11 +322,13 @@ class OutboundClient:
         wait_s = pause_s(answer.status_code, answer.headers, now, heeds_used_up=is_service)
         self._limiter.pause(request.source, hop.url, wait_s)
 
-    def _start_timer(self, adapter: BaseAdapter, request: Request, total_s: float) -> tuple[float, float]:
+    def _set_bounds(self, adapter: BaseAdapter, request: Request, total_s: float) -> tuple[float, float]:
         limits = self._limits
         read_s = request.read_timeout_s or limits.read_timeout_s
         if isinstance(adapter, DialedAdapter):
-            adapter.dialer.timer.start(total_s, read_s)
+            body_bytes = request.body_max_bytes or limits.body_max_bytes
+            wire_bytes = _WIRE_OVERHEAD_BYTES + _WIRE_BYTES_PER_BODY_BYTE * body_bytes
+            adapter.dialer.bounds.start(total_s, read_s, wire_bytes)
         return min(limits.connect_timeout_s, total_s), min(read_s, total_s)
 
     def _body_max_bytes(self, request: Request, *, is_redirect: bool) -> int:
@@ -339,18 +358,21 @@ class OutboundClient:
                 resolve=self._resolve,
                 connect=self._connect,
             )
-            session = build_session(dialer)
+            session = build_session(dialer, hosts_max=_SERVICES_WARM_MAX if is_trusted else _SITES_WARM_MAX)
             setattr(self._local, name, session)
         return session
 
     def _translated(self, request: Request, hop: _Hop, error: Exception) -> ConvergeError:
-        reason, what = _reason_of(error)
+        if is_about_our_header(error):
+            # The text of such an error quotes the header, which may be a key of ours.
+            log.error(
+                "a header of a request cannot be sent",
+                extra={"source": request.source, "error": type(error).__name__},
+            )
+            return FetchFailed(f"{request.source}: a header of ours cannot be sent", reason="misconfigured")
+        reason, what = reason_of(error)
         where = self._redactor.redact(hop.url)
         return FetchFailed(f"{request.source}: {what} ({where})", reason=reason)
-
-    def _clean_cause(self, error: Exception) -> Exception | None:
-        """The error itself as the cause, unless its text would carry a secret into a log."""
-        return error if self._redactor.is_clean(str(error)) else None
 
 
 def _with_query(request: Request) -> str:
@@ -391,6 +413,13 @@ def _read_body(answer: requests.Response, request: Request, max_bytes: int) -> t
     return bytes(body), False
 
 
+def _check_coding(request: Request, answer: requests.Response) -> None:
+    """Raise `FetchFailed` when the body is packed in a way that we did not offer to unpack."""
+    codings = {each.strip().lower() for each in answer.headers.get("content-encoding", "").split(",")}
+    if codings & _FOREIGN_CODINGS:
+        raise FetchFailed(f"{request.source} packed the body as nobody asked for", reason="bad_encoding")
+
+
 def _later(response: Response, hint_s: float) -> FetchFailed:
     reason = "rate_limited" if response.status in (403, 429) else f"http_{response.status}"
     return FetchFailed(
@@ -398,17 +427,3 @@ def _later(response: Response, hint_s: float) -> FetchFailed:
         reason=reason,
         retry_in_s=hint_s,
     )
-
-
-def _reason_of(error: Exception) -> tuple[str, str]:
-    """The stored reason of a failure below HTTP, and its words for people."""
-    if isinstance(error, requests.exceptions.SSLError):
-        return "tls_failed", "the secure connection could not be set up"
-    is_wrapped_timeout = bool(error.args) and isinstance(error.args[0], ReadTimeoutError | TimeoutError)
-    if isinstance(error, requests.Timeout | TimeoutError | ReadTimeoutError) or is_wrapped_timeout:
-        return "timeout", "no answer within the time limit"
-    if isinstance(error, requests.exceptions.ContentDecodingError):
-        return "bad_encoding", "the body cannot be unpacked"
-    if isinstance(error, requests.exceptions.InvalidURL | ValueError):
-        return "bad_url", "the address cannot be asked"
-    return "connection_failed", "the connection was refused or broke"

@@ -1,4 +1,4 @@
-"""Opens the sockets of one HTTP session, to checked addresses only, and ends their reads in time.
+"""Opens the sockets of one HTTP session, to checked addresses only, and bounds what is read from them.
 
 The invariant: a socket is connected to exactly the address that was checked, after the name was resolved
 once. A name that changes its address between a check and a connection therefore gains nothing. Trusted
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,21 +27,35 @@ Resolve: TypeAlias = Callable[[str, int], Sequence[Candidate]]
 Connect: TypeAlias = Callable[[socket.socket, tuple[Any, ...]], None]
 
 
-class CallTimer:
-    """How long the sockets of one session may still block; one call at a time uses a session.
+class Flooded(OSError):
+    """The other side sent more bytes than any answer of the wanted size needs."""
 
-    A time-out of a socket starts anew with each byte, so somebody who sends a byte every few seconds could
-    hold us for ever. This is asked before each read instead.
+
+class CallBounds:
+    """How long the sockets of one session may still block, and how much they may hear.
+
+    One call at a time uses a session. A time-out of a socket starts anew with each byte, so somebody who
+    sends a byte every few seconds could hold us for ever. This is asked before each read instead. What never
+    becomes a body (interim answers, trailers, a compressed nothing) is found nowhere but here.
     """
 
     def __init__(self) -> None:
         self._ends_at = float("inf")
         self._step_s = float("inf")
+        self._bytes_left = sys.maxsize
 
-    def start(self, total_s: float, step_s: float) -> None:
-        """Begin a call that may take `total_s` in all and `step_s` without hearing anything."""
+    def start(self, total_s: float, step_s: float, bytes_max: int) -> None:
+        """Begin a call of at most `total_s` in all, `step_s` without hearing anything, and `bytes_max`."""
         self._ends_at = time.monotonic() + total_s
         self._step_s = step_s
+        self._bytes_left = bytes_max
+
+    def hear(self, count: int) -> int:
+        """Note that so many bytes came; return the number. Raises `Flooded` when they are too many."""
+        self._bytes_left -= count
+        if self._bytes_left < 0:
+            raise Flooded("more was sent than any answer needs")
+        return count
 
     def next_wait_s(self, step_s: float | None = None) -> float:
         """How long the next blocking step may take.
@@ -53,28 +68,30 @@ class CallTimer:
         return min(left_s, self._step_s if step_s is None else step_s)
 
 
-class TimedSocket(socket.socket):
-    """A plain socket whose reads end with its call."""
+class BoundedSocket(socket.socket):
+    """A plain socket whose reads keep the bounds of its call."""
 
-    timer: CallTimer | None = None
+    bounds: CallBounds | None = None
 
     def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive, within the time that is left."""
-        if self.timer is not None:
-            self.settimeout(self.timer.next_wait_s())
-        return super().recv_into(buffer, nbytes, flags)
+        """Receive, within what is left."""
+        if self.bounds is None:
+            return super().recv_into(buffer, nbytes, flags)
+        self.settimeout(self.bounds.next_wait_s())
+        return self.bounds.hear(super().recv_into(buffer, nbytes, flags))
 
 
-class TimedTLSSocket(ssl.SSLSocket):
-    """The same for TLS. The `ssl` module makes these itself, so the timer is set after the handshake."""
+class BoundedTLSSocket(ssl.SSLSocket):
+    """The same for TLS. The `ssl` module makes these itself, so the bounds are set after the handshake."""
 
-    timer: CallTimer | None = None
+    bounds: CallBounds | None = None
 
     def recv_into(self, buffer: Buffer, nbytes: int | None = None, flags: int = 0) -> int:
-        """Receive, within the time that is left."""
-        if self.timer is not None:
-            self.settimeout(self.timer.next_wait_s())
-        return super().recv_into(buffer, nbytes, flags)
+        """Receive, within what is left."""
+        if self.bounds is None:
+            return super().recv_into(buffer, nbytes, flags)
+        self.settimeout(self.bounds.next_wait_s())
+        return self.bounds.hear(super().recv_into(buffer, nbytes, flags))
 
 
 def resolve_by_system(host: str, port: int) -> Sequence[Candidate]:
@@ -100,7 +117,7 @@ class Dialer:
         resolve: Resolve = resolve_by_system,
         connect: Connect = connect_by_system,
     ) -> None:
-        self.timer = CallTimer()
+        self.bounds = CallBounds()
         self._connect_timeout_s = connect_timeout_s
         self._trusted = trusted
         self._ports = ports
@@ -147,7 +164,7 @@ class Dialer:
     def _open_first(self, candidates: Sequence[Candidate]) -> socket.socket:
         failure: OSError | None = None
         for family, address in candidates:
-            sock = TimedSocket(family, socket.SOCK_STREAM)
+            sock = BoundedSocket(family, socket.SOCK_STREAM)
             try:
                 sock.settimeout(self._time_left_s())
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -156,7 +173,7 @@ class Dialer:
                 sock.close()
                 failure = exc
                 continue
-            sock.timer = self.timer
+            sock.bounds = self.bounds
             return sock
         if isinstance(failure, TimeoutError):
             raise FetchFailed("no connection within the time limit", reason="timeout") from failure
@@ -164,7 +181,7 @@ class Dialer:
 
     def _time_left_s(self) -> float:
         try:
-            return self.timer.next_wait_s(self._connect_timeout_s)
+            return self.bounds.next_wait_s(self._connect_timeout_s)
         except TimeoutError as exc:
             raise FetchFailed("the time for this call is used up", reason="timeout") from exc
 

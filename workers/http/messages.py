@@ -17,8 +17,10 @@ from workers.errors import FetchFailed
 from workers.http import charset
 from workers.http.retry import FREE, PERMIT_WAIT_MAX_S, RetryPolicy, wait_hint_s
 
+# A comment ends at its first end and nowhere else. Were that open, there would be more ways to read a page of
+# comments than there is time, and no other thread of the process runs in the meantime.
 _HTML_START = re.compile(
-    rb"^(?:\xef\xbb\xbf)?\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
+    rb"^(?:\xef\xbb\xbf)?\s*+(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S
 )
 
 

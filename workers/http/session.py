@@ -20,11 +20,9 @@ from urllib3.poolmanager import PoolManager
 from urllib3.util.ssl_ import create_urllib3_context
 
 from workers.http.addresses import Origin
-from workers.http.dialer import Dialer, TimedTLSSocket
+from workers.http.dialer import BoundedTLSSocket, Dialer
 
-# One thread talks to one host at a time, so a second connection to it would never be used. The number of
-# hosts is what a thread may keep warm.
-_HOSTS_MAX = 16
+# One thread talks to one host at a time, so a second connection to it would never be used.
 _CONNECTIONS_PER_HOST = 1
 
 
@@ -50,10 +48,10 @@ class _DialedTLSConnection(HTTPSConnection):
         return self._dialer.open(Origin(scheme="https", host=self._dns_host.strip("[]"), port=self.port))
 
     def connect(self) -> None:
-        """Connect and shake hands, then put the reads under the call's time."""
+        """Connect and shake hands, then put the reads under the call's bounds."""
         super().connect()
-        if isinstance(self.sock, TimedTLSSocket):
-            self.sock.timer = self._dialer.timer
+        if isinstance(self.sock, BoundedTLSSocket):
+            self.sock.bounds = self._dialer.bounds
 
 
 class _DialedPool(HTTPConnectionPool):
@@ -83,16 +81,16 @@ class _DialedPoolManager(PoolManager):
 class DialedAdapter(HTTPAdapter):
     """The transport of a session. It makes each call once: repeating is the client's decision."""
 
-    def __init__(self, dialer: Dialer) -> None:
+    def __init__(self, dialer: Dialer, *, hosts_max: int) -> None:
         self.dialer = dialer
-        super().__init__(pool_connections=_HOSTS_MAX, pool_maxsize=_CONNECTIONS_PER_HOST)
+        super().__init__(pool_connections=hosts_max, pool_maxsize=_CONNECTIONS_PER_HOST)
 
     def init_poolmanager(
         self, connections: int, maxsize: int, block: bool = False, **pool_kwargs: Any
     ) -> None:
-        """Build the pools around the dialer and a TLS context that makes timed sockets."""
+        """Build the pools around the dialer and a TLS context that makes bounded sockets."""
         context: ssl.SSLContext = create_urllib3_context()
-        context.sslsocket_class = TimedTLSSocket
+        context.sslsocket_class = BoundedTLSSocket
         self.poolmanager = _DialedPoolManager(
             self.dialer,
             num_pools=connections,
@@ -103,15 +101,20 @@ class DialedAdapter(HTTPAdapter):
         )
 
 
-def build_session(dialer: Dialer) -> requests.Session:
-    """A session without cookies, and deaf to proxies and passwords in the environment or home directory."""
-    # Its debug lines quote the path of every call, and there are services that want their key in the path.
+def build_session(dialer: Dialer, *, hosts_max: int) -> requests.Session:
+    """A session without cookies, and deaf to proxies and passwords in the environment or home directory.
+
+    It keeps connections to the last `hosts_max` hosts open.
+    """
+    # Debug lines of the first quote the path of every call, and warnings of the second the URL of an answer
+    # whose headers are odd. There are services that want their key in there.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
+    logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
     session = requests.Session()
     session.trust_env = False
     session.headers.clear()
     session.cookies = RequestsCookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-    adapter = DialedAdapter(dialer)
+    adapter = DialedAdapter(dialer, hosts_max=hosts_max)
     session.mount("http://", adapter)
     session.mount("https://", adapter)
     return session
