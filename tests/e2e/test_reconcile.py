@@ -272,7 +272,7 @@ def test_tokens_that_share_a_link_fetch_it_once(operator: Operator) -> None:
     tokens = operator.set_tokens([{"website": shared} for _ in range(20)])
     operator.sandbox.set_faults({"route": "plain-site", "latency_ms": 200})
     assert operator.meta("reconcile")["recorded"] == 20
-    assert operator.calls().matching("plain-site") == 1
+    assert operator.calls().matching("GET https://plain-site") == 1
     assert {row["social_urls"][0]["status"] for row in operator.documents(tokens).values()} == {"ok"}
     assert operator.database.contents.count_documents({"source_urls.url": shared}) == 1
 
