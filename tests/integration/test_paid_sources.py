@@ -126,6 +126,19 @@ def test_a_short_link_leads_to_its_video(frugal: RecordingPlace, link: str) -> N
     assert any(url.startswith("https://tiktok.com/@_/video/") for url in urls)
 
 
+def test_a_short_link_to_a_profile_is_paid_for_once(paying: RecordingPlace) -> None:
+    paid = []
+    for _ in range(2):
+        assert [brief(each) for each in record(paying, "https://vm.tiktok.com/user-harbor/")] == [
+            ("ok", None)
+        ]
+        paid.append(starts(paying))
+        for key in paying.redis.keys(f"{KEY_PREFIX}*"):
+            paying.redis.delete(key)
+    assert paid == [1, 0]
+    assert only(paying, "accounts")["platform_key"].isdigit()
+
+
 def test_fates_of_tiktok_are_told_by_the_paid_source_and_suspected_by_the_free_one(
     place: RecordingPlace,
 ) -> None:

@@ -445,7 +445,8 @@ class StoredObjects:
         """The object, by its URL, else by its key where the URL says the key."""
         match route.object:
             case ObjectKind.CONTENTS:
-                return self._contents.find_by_source_url(route.url) or self._content_by_key(route)
+                content = self._contents.find_by_source_url(route.url) or self._content_by_key(route)
+                return content or self._account_behind(route)
             case ObjectKind.ACCOUNTS:
                 return self._accounts.find_by_source_url(route.url) or self._account_by_key(route)
             case ObjectKind.VENUES:
@@ -465,8 +466,10 @@ class StoredObjects:
         return self._accounts.find_by_platform_key(route.platform, route.key.lower())
 
     def _account_behind(self, route: Route) -> Account | None:
-        # A name of Telegram is taken for a venue until its page shows that it is a person's or a bot's.
-        if route.platform is not Platform.TELEGRAM:
+        # A name of Telegram is taken for a venue until its page shows that it is a person's or a bot's, and a
+        # short link for a content until it has been asked where it leads.
+        is_name = route.platform is Platform.TELEGRAM and route.object is ObjectKind.VENUES
+        if not is_name and route.subtype is not ContentSubtype.SHORTLINK:
             return None
         return self._accounts.find_by_source_url(route.url)
 
