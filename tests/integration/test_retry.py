@@ -32,6 +32,7 @@ from workers.leases import KEY_PREFIX
 from workers.social_graph.token import RetryableURL, TokenRepository, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.due import RetryInterval
+from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.job_kinds import RETRY, RetryRequest
 from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.recording import token_lease
@@ -520,3 +521,25 @@ def test_a_url_that_left_its_token_is_said_to_be_gone_and_nothing_is_written(pla
     before = place.document(address)
     assert place.retrier.retry(candidate) == {"outcome": "url_gone"}
     assert place.document(address) == before
+
+
+def test_urls_of_a_source_that_lets_nobody_in_do_not_keep_the_others_from_their_turn(
+    place: RecordingPlace,
+) -> None:
+    """Nothing was called and nothing is counted, but they rest like tried ones."""
+
+    class Pausing(OwnGenerator):
+        def generate(self, route: Route, context: FetchContext) -> SocialObjectGraph:
+            if "own-site" in route.url:
+                return super().generate(route, context)
+            raise FetchFailed("a pause", reason="rate_limited", retry_in_s=60)
+
+    generator = Pausing()
+    place.rebuild(generator=generator)
+    tokens = [place.store_token(failed_url(f"https://paused-{number}.com/")) for number in range(3)]
+    other = place.store_token(failed_url(new_site(), attempted_at=LONG_AGO + HOUR))
+    place.run_retry(limit=3)
+    assert {place.element(address)["attempts"] for address in tokens} == {1}
+    assert generator.calls.total() == 0
+    assert place.run_retry(limit=3)["converged"] == 1
+    assert place.element(other)["status"] == "ok"

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 RETRY_URL_TASK = "converge.social_recording.retry_url"
 STOP_ASKED_EVERY = 200
+RATE_LIMITED = "rate_limited"
 CONVERGED = frozenset({FetchStatus.OK, FetchStatus.NOT_FOUND, FetchStatus.BLOCKED, FetchStatus.INVALID})
 
 
@@ -269,7 +270,9 @@ class URLRetrier:
             claimed_attempts=candidate.attempts + 1,
             claimed_at=claimed_at,
             attempts=candidate.attempts,
-            attempted_at=candidate.attempted_at,
+            # A source that lets nobody in for a while would keep its URLs, the longest untried ones, in front
+            # of everybody else; so they rest like tried ones.
+            attempted_at=claimed_at if outcome.reason == RATE_LIMITED else candidate.attempted_at,
             status=status,
             reason=outcome.reason,
         )

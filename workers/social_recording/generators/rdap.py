@@ -39,6 +39,8 @@ _LIST_KEPT_FOR = timedelta(days=1)
 _FAILED_LIST_KEPT_FOR = timedelta(minutes=10)
 _AGES_KEPT = 10_000
 _TIMEOUT_S = 5.0
+# The age of a domain is not worth a longer wait for a registry that is asked a lot.
+_PERMIT_WAIT_MAX_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,6 +129,7 @@ class DomainAges:
             retry=ONCE,
             redirects=Redirects.ANYWHERE,
             timeout_s=_TIMEOUT_S,
+            permit_wait_max_s=_PERMIT_WAIT_MAX_S,
         )
         try:
             response = self._http.fetch(request, context.budget, context.calls.add)
