@@ -104,6 +104,7 @@ def test_a_reconcile_is_accepted_with_its_job_and_a_place_to_poll(
         "minAfCount": 3,
         "limit": 20,
         "deadlineMs": 45000,
+        "dryRun": False,
     }
     assert len(queue) == 1
     polled = client.get(response.headers["Location"], headers=KEY)
@@ -136,6 +137,8 @@ def test_a_reconcile_is_accepted_with_its_job_and_a_place_to_poll(
         ({"limit": 1.5}, "limit"),
         ({"deadlineMs": 999}, "deadlineMs"),
         ({"deadlineMs": 300001}, "deadlineMs"),
+        ({"dryRun": 1}, "dryRun"),
+        ({"dryRun": "true"}, "dryRun"),
         ({"afGroupIds": ["1"]}, "afGroupIds"),
         ({"reconcile_limit": 1}, "reconcile_limit"),
         ({"min_af_count": 1}, "min_af_count"),
@@ -212,6 +215,7 @@ def test_a_retry_without_a_body_equals_one_with_all_defaults(client: FlaskClient
             "limit": 50,
             "deadlineMs": 45000,
             "minIntervalMinutes": 60,
+            "dryRun": False,
         },
         headers=KEY,
     ).get_json()["request"]
@@ -283,6 +287,7 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
         RETRY,
         "/api/v1/internal/social-recording/tokens/<address>",
         "/api/v1/internal/social-recording/objects/<kind>/<id>/tokens",
+        "/api/v1/internal/social-recording/urls/explain",
     }
 
 

@@ -47,6 +47,7 @@ OPERATIONS = (
     "getDocs",
     "getToken",
     "listTokensOfObject",
+    "explainURL",
 )
 # The generator leaves out the address from which it has read the specification.
 NOT_TRIED = {"getSpecification"}
@@ -59,6 +60,7 @@ BODIES = {
             "minAfCount": 3,
             "limit": 20,
             "deadlineMs": 45000,
+            "dryRun": False,
         },
     ),
     "/api/v1/internal/social-recording/retry": (
@@ -69,6 +71,7 @@ BODIES = {
             "limit": 50,
             "deadlineMs": 45000,
             "minIntervalMinutes": 60,
+            "dryRun": True,
         },
     ),
 }
