@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import SkipJsonSchema
 
 from workers.clock import to_iso
+from workers.funding.vocabulary import BlockReason
 from workers.jobs.record import JobState
 from workers.services import JOB_KINDS
 from workers.social_graph.vocabulary import (
@@ -65,10 +66,17 @@ class _Document(BaseModel):
 
 
 class JobProgress(_Document):
-    """How many targets of a job have ended, and of how many; the total is known once they are selected."""
+    """How many targets of a job have ended, and of how many; the total is known once they are selected.
+
+    `counts` tells more where a kind has more to tell, in the words of its result's `meta`.
+    """
 
     done: Annotated[int, Field(ge=0)]
     total: Annotated[int, Field(ge=0)] | None
+    counts: (
+        Annotated[dict[str, int], Field(examples=[{"pages": 3, "selected": 2500, "completed": 1200}])]
+        | SkipJsonSchema[None]
+    ) = None
 
 
 class JobResult(_Document):
@@ -363,6 +371,61 @@ class ObjectTokens(_Document):
     target: Annotated[GraphObject, Field(alias="object")]
     data: list[ReferringToken]
     meta: ReferencesMeta
+    links: PageLinks | SkipJsonSchema[None] = None
+
+
+class BrickCounters(_Document):
+    """Both counters of a property as Redis has them: text where there is no number, null where there is none."""
+
+    purchased: int | str | None
+    auto_invest: int | str | None
+
+
+class BrickTruth(_Document):
+    """The bricks of all live purchases of a property; those of auto-invest are among them."""
+
+    purchased: Annotated[int, Field(ge=0)]
+    auto_invest: Annotated[int, Field(ge=0)]
+
+
+class BlockedFunding(_Document):
+    """A funding that sells nothing, with both sides as they are now. `blockedAt` is when it was first blocked."""
+
+    property_id: Annotated[str, Field(examples=["harbour-quay-12"])]
+    reason: BlockReason
+    blocked_at: Time | None
+    capacity: Annotated[int, Field(ge=1, description="bricks on sale in all")]
+    waiting: Annotated[int, Field(ge=0, description="purchases that wait for their bricks")]
+    counters: BrickCounters
+    truth: BrickTruth
+
+
+class BlockedFundings(_Document):
+    """A page of blocked fundings, by property; `links` is there unless it is the last one."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "data": [
+                        {
+                            "propertyId": "harbour-quay-12",
+                            "reason": "counter-reconciliation",
+                            "blockedAt": "2026-01-31T02:30:04.120Z",
+                            "capacity": 5000,
+                            "waiting": 0,
+                            "counters": {"purchased": 4999, "autoInvest": 1200},
+                            "truth": {"purchased": 5001, "autoInvest": 1200},
+                        }
+                    ],
+                    "meta": {"cursor": None},
+                }
+            ]
+        }
+    )
+
+    data: list[BlockedFunding]
+    meta: PageMeta
     links: PageLinks | SkipJsonSchema[None] = None
 
 

@@ -34,6 +34,9 @@ def listed_job_document(job: Job) -> documents.JobInList:
 
 def _shared(job: Job) -> dict[str, object]:
     record = job.record
+    progress = documents.JobProgress(done=record.done, total=record.total)
+    if record.counts:
+        progress.counts = dict(record.counts)
     links = documents.JobLinks(self_path=url_for("jobs.get_job", jobId=record.id))
     if not job.state.is_final:
         links.cancel = url_for("jobs.cancel_job", jobId=record.id)
@@ -46,7 +49,7 @@ def _shared(job: Job) -> dict[str, object]:
         "finished_at": job.finished_at if job.state.is_final else None,
         "cancel_requested_at": record.cancel_requested_at,
         "request": dict(record.request),
-        "progress": documents.JobProgress(done=record.done, total=record.total),
+        "progress": progress,
         "error": _error_of(job),
         "links": links,
     }

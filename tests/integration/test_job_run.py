@@ -243,6 +243,23 @@ def test_progress_is_written_while_the_job_runs_and_once_more_at_its_end(frame: 
     assert (frame.record().done, frame.record().total) == (9, 9)
 
 
+def test_counts_of_a_kind_are_written_while_the_job_runs_also_before_the_total_is_known(frame: Frame) -> None:
+    def work(job: RunningJob) -> JobResult:
+        job.counts = {"pages": 3}
+        wait_until(lambda: frame.record().counts == {"pages": 3}, "the counts are written")
+        assert frame.record().total is None
+        job.counts, job.total = {"pages": 4, "selected": 9}, 9
+        return DONE
+
+    frame.run(work)
+    assert frame.record().counts == {"pages": 4, "selected": 9}
+
+
+def test_a_job_without_counts_has_none(frame: Frame) -> None:
+    frame.run(lambda _: DONE)
+    assert frame.record().counts == {}
+
+
 def test_a_job_notices_the_loss_of_its_lease(frame: Frame) -> None:
     def work(job: RunningJob) -> JobResult:
         frame.redis.set(f"{KEY_PREFIX}test-lease", "thief")

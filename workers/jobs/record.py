@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import cast
@@ -97,7 +97,8 @@ class JobState(StrEnum):
 class JobRecord:
     """One job's record, as it was at `read_at` on the store's clock, which all its times come from.
 
-    `outcome` is the final state that the job itself wrote at its end.
+    `outcome` is the final state that the job itself wrote at its end. `counts` is what a kind tells of its
+    work beside `done` and `total`, by names of its own.
     """
 
     id: str
@@ -112,6 +113,7 @@ class JobRecord:
     cancel_requested_at: datetime | None = None
     done: int = 0
     total: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
     is_alive: bool = False
 
 
@@ -215,9 +217,12 @@ class JobStore:
         with _reachable():
             return bool(self._begin(keys=[KEY_PREFIX + job_id], args=[starter]))
 
-    def report(self, job_id: str, *, done: int, total: int | None) -> bool:
+    def report(
+        self, job_id: str, *, done: int, total: int | None, counts: Mapping[str, int] | None = None
+    ) -> bool:
         """Write progress; return whether a cancel has been asked for."""
         progress: list[str | int] = [] if total is None else ["done", done, "total", total]
+        progress += ["counts", json.dumps(counts)] if counts else []
         with _reachable():
             answer = self._update(keys=[KEY_PREFIX + job_id], args=["", *progress])
         return answer is not None
@@ -260,5 +265,6 @@ def _from_fields(job_id: str, fields: Mapping[bytes, bytes], is_alive: bool, rea
         cancel_requested_at=time_of("cancel_requested_ms"),
         done=int(text.get("done", 0)),
         total=int(text["total"]) if "total" in text else None,
+        counts=json.loads(text.get("counts", "{}")),
         is_alive=is_alive,
     )

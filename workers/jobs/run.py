@@ -43,6 +43,7 @@ class StoppedBy(StrEnum):
     """Why a job handed out no more work."""
 
     LIMIT = "limit"
+    MAX_PAGES = "max_pages"
     DEADLINE = "deadline"
     DRAINED = "drained"
     CANCELLED = "cancelled"
@@ -71,7 +72,8 @@ class RunningJob:
     """The job from the inside: its limits, and where it reports to.
 
     `stopping` is set when no more work may start for a reason other than the deadline. It ends every wait of
-    the job that is given it.
+    the job that is given it. `counts` tells more of the progress than `done` and `total`, by names of the
+    kind; it is replaced, never changed, because another thread writes it out.
     """
 
     record: JobRecord
@@ -83,6 +85,7 @@ class RunningJob:
     deadline_s: float | None = None
     done: int = 0
     total: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
     is_cancelled: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
 
@@ -122,7 +125,9 @@ class RunningJob:
     def look(self) -> None:
         """Write the progress, and see whether the job has to stop."""
         try:
-            self.is_cancelled |= self.store.report(self.id, done=self.done, total=self.total)
+            self.is_cancelled |= self.store.report(
+                self.id, done=self.done, total=self.total, counts=self.counts
+            )
         except BrokerUnavailable:
             log.warning("progress could not be written", extra={"job": self.id})
         if self.stop_reason() not in (None, StoppedBy.DEADLINE):
