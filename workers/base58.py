@@ -14,6 +14,9 @@ PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
 _WORD = re.compile(rf"[{ALPHABET}]*")
+# All letters give 0.73 bytes and a leading `1` a whole one, so most other texts fall out by their length.
+_PUBLIC_KEY = re.compile(rf"[{ALPHABET}]{{32,44}}")
+_SIGNATURE = re.compile(rf"[{ALPHABET}]{{64,88}}")
 
 
 def encode(data: bytes) -> str:
@@ -32,13 +35,12 @@ def is_base58(text: str) -> bool:
 
 def is_public_key(text: str) -> bool:
     """Whether the text is a public key: 32 bytes. Whether it lies on the curve is not asked."""
-    # All letters give 0.73 bytes and a leading `1` a whole one, so most other texts fall out by their length.
-    return 32 <= len(text) <= 44 and _has_bytes(text, PUBLIC_KEY_BYTES)
+    return _PUBLIC_KEY.fullmatch(text) is not None and _has_bytes(text, PUBLIC_KEY_BYTES)
 
 
 def is_signature(text: str) -> bool:
     """Whether the text is a signature: 64 bytes. Whose it is is not asked."""
-    return 64 <= len(text) <= 88 and _has_bytes(text, SIGNATURE_BYTES)
+    return _SIGNATURE.fullmatch(text) is not None and _has_bytes(text, SIGNATURE_BYTES)
 
 
 def _rank(digits: str) -> tuple[int, str]:
@@ -54,8 +56,6 @@ _RANGES = [
 
 
 def _has_bytes(text: str, count: int) -> bool:
-    if _WORD.fullmatch(text) is None:
-        return False
     digits = text.lstrip(ALPHABET[0])
     rest = count - (len(text) - len(digits))
     if rest < 0:

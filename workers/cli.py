@@ -34,6 +34,7 @@ from workers.settings import Settings, SettingsError, read_settings
 from workers.social_graph.graph_reader import GraphReader, TokenView
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
+from workers.solana_backfill.canonical import canonical_transaction
 
 T = TypeVar("T")
 
@@ -251,6 +252,27 @@ def explain(
         out.print(_cell(f"due at {to_iso(found.due_at)}"))
     if found.holder is not None:
         out.print(_cell(f"held by {found.holder}"))
+
+
+@main.command()
+def canonical(
+    files: Annotated[
+        list[Path], typer.Argument(help="answers to getTransaction, or their results; - is stdin")
+    ],
+) -> None:
+    """Print the canonical form of stored transactions, one line of JSON for each. Asks nobody."""
+    is_complete = True
+    for path in files:
+        try:
+            body = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+            transaction = canonical_transaction(body, None)
+        except (OSError, ConvergeError) as exc:
+            err.print(_cell(f"{path}: {exc}"), style="red", soft_wrap=True)
+            is_complete = False
+            continue
+        shown = {**transaction.to_json(), "content_hash": transaction.content_hash()}
+        sys.stdout.write(json.dumps(shown) + "\n")
+    raise typer.Exit(0 if is_complete else FAILED)
 
 
 @leases_commands.command("list")

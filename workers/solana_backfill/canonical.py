@@ -4,7 +4,7 @@ Only the encoding `json` is read: it is the one that keeps everything and does n
 the node. Nothing odd is repaired: what contradicts itself is rejected with a reason, never half read.
 
 The answer is described at https://solana.com/docs/rpc/http/gettransaction; what is kept of it, and why, in
-docs/adr/0007-canonical-transactions.md.
+docs/adr/0009-canonical-transactions.md.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _result(payload: Foreign) -> dict[str, Foreign]:
     if not isinstance(payload, Mapping):
         raise malformed("is no object", field="body")
     answer = dict(payload)
-    if "transaction" in answer or not answer.keys() & {"result", "error"}:
+    if "transaction" in answer:
         return answer
     error = answer.get("error")
     if error is not None:
@@ -86,7 +86,9 @@ def _result(payload: Foreign) -> dict[str, Foreign]:
         is_version = code == UNSUPPORTED_VERSION_CODE
         reason = RejectReason.UNSUPPORTED_VERSION if is_version else RejectReason.RPC_ERROR
         raise PayloadRejected(reason, f"the node answers with error {code if type(code) is int else '?'}")
-    if answer.get("result") is None:
+    if "result" not in answer:
+        raise malformed("is neither a transaction nor an answer", field="body")
+    if answer["result"] is None:
         raise PayloadRejected(RejectReason.NOT_FOUND, "the result is null")
     return read_object(answer["result"], "result")
 

@@ -1,7 +1,7 @@
 """The canonical transaction: what a transaction is, whichever node told it. Pure.
 
 The content hash leaves out what depends on the node that stored the row rather than on the transaction, so it
-is equal across providers and node versions; see docs/adr/0007-canonical-transactions.md.
+is equal across providers and node versions; see docs/adr/0009-canonical-transactions.md.
 """
 
 from __future__ import annotations
