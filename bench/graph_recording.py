@@ -27,6 +27,7 @@ from workers.social_graph.indexes import migrate
 from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_recording.credit import CreditFlags
+from workers.social_recording.detours import Detours
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import URLRetrier
@@ -135,6 +136,7 @@ class Recording:
         collector = URLCollector(
             leases=leases,
             generators=WorldGenerators(http, settings, self.world, self.clock),
+            detours=Detours(http, redis),
             stored=StoredObjects(self.database, self.clock),
             writer=GraphWriter(self.database, self.clock),
             credit=CreditFlags(redis),

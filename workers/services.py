@@ -38,6 +38,7 @@ from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
+from workers.social_recording.detours import Detours
 from workers.social_recording.due import RetryInterval
 from workers.social_recording.explain import URLExplainer
 from workers.social_recording.generators.apify_runs import RedisRunMemory
@@ -164,6 +165,7 @@ class Services:
         collector = URLCollector(
             leases=leases,
             generators=Generators(http, settings, RedisRunMemory(redis)),
+            detours=Detours(http, redis),
             stored=StoredObjects(database, clock),
             writer=GraphWriter(database, clock),
             credit=CreditFlags(redis),

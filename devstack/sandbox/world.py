@@ -15,7 +15,17 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import parse_qs
 
-from devstack.sandbox import instagram, registries, syndication, telegram, tiktok, web, x_facts, x_oembed
+from devstack.sandbox import (
+    detours,
+    instagram,
+    registries,
+    syndication,
+    telegram,
+    tiktok,
+    web,
+    x_facts,
+    x_oembed,
+)
 from devstack.sandbox.apify import Apify
 from devstack.sandbox.faults import RULES, Faults
 from devstack.sandbox.github import GitHub
@@ -163,6 +173,8 @@ def _site(url: str) -> Answer:
         return tiktok.short_link(url)
     if instagram.is_page(url):
         return instagram.page(url)
+    if detours.is_detour(url):
+        return detours.answer(url)
     return registries.answer(url) if registries.is_registry(url) else web.answer(url)
 
 

@@ -34,6 +34,7 @@ from workers.social_graph.token import TokenRepository
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
+from workers.social_recording.detours import Detours
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.recording import TokenRecorder
@@ -142,6 +143,7 @@ class Desk:
         collector = URLCollector(
             leases=leases,
             generators=Generators(http, settings),
+            detours=Detours(http, self.redis),
             stored=StoredObjects(self.database, clock),
             writer=GraphWriter(self.database, clock),
             credit=CreditFlags(self.redis),

@@ -36,6 +36,7 @@ from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
 from workers.social_recording.generators.apify_runs import RedisRunMemory
+from workers.social_recording.detours import Detours
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
@@ -139,6 +140,7 @@ class RecordingPlace:
         collector = URLCollector(
             leases=leases,
             generators=generators,
+            detours=Detours(self.http, self.redis),
             stored=StoredObjects(self.database, self.clock),
             writer=GraphWriter(self.database, self.clock),
             credit=CreditFlags(self.redis),

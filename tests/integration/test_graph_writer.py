@@ -664,3 +664,80 @@ def test_a_store_that_dies_while_links_are_replaced_loses_no_time_of_a_first_lin
     found = links.find_by_token_and_entry_url("t", REPO_URL)
     assert {each.object_id: each.created_at for each in found} == first
     assert len(found) == 2
+
+
+# Names that change hands
+
+
+def test_a_login_that_passed_to_somebody_else_leads_to_the_new_owner_and_the_old_one_keeps_its_past(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    first, second = "https://github.com/sol/one", "https://github.com/sol/two"
+    writer.write(graph(repo("100", first, by=owner("1", "sol"))), context(first))
+    writer.write(graph(repo("200", second, by=owner("2", "sol")), at=LATER), context(second, at=LATER))
+    accounts = AccountRepository(graph_database, FakeClock())
+    old, new = (accounts.find_by_platform_key(Platform.GITHUB, key) for key in "12")
+    assert old is not None
+    assert new is not None
+    assert [entry.url for entry in new.source_urls] == ["https://github.com/sol"]
+    assert [entry.url for entry in old.source_urls] == ["https://github.com/sol#1"]
+    assert {account.id for account in accounts.find_by_handle("sol")} == {old.id, new.id}
+    creators = {row["platform_key"]: row["creator_id"] for row in graph_database["contents"].find()}
+    assert creators == {"100": old.id, "200": new.id}
+    series = {
+        row["object_id"]: len(row["points"])
+        for row in graph_database["metric_series"].find({"object": "accounts"})
+    }
+    assert series == {old.id: 1, new.id: 1}
+
+
+def test_a_login_that_comes_back_leads_to_its_first_owner_again_with_two_periods(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    for number, (key, at) in enumerate(
+        (("1", AT), ("2", AT + timedelta(days=60)), ("1", AT + timedelta(days=120)))
+    ):
+        url = f"https://github.com/sol/repo{number}"
+        writer.write(graph(repo(f"10{number}", url, by=owner(key, "sol")), at=at), context(url, at=at))
+    accounts = AccountRepository(graph_database, FakeClock())
+    found = accounts.find_by_source_url("https://github.com/sol")
+    assert found is not None
+    assert found.platform_key == "1"
+    assert [interval.first_seen for interval in found.handles] == [AT, AT + timedelta(days=120)]
+    other = accounts.find_by_platform_key(Platform.GITHUB, "2")
+    assert other is not None
+    for days, holder in ((0, found), (60, other), (120, found)):
+        at = AT + timedelta(days=days)
+        had = [account for account in accounts.find_by_handle("sol") if account.had_handle_at("sol", at)]
+        assert [account.id for account in had] == [holder.id], days
+    assert not found.had_handle_at("sol", AT + timedelta(days=90))
+    assert graph_database["accounts"].count_documents({}) == 2
+
+
+def test_workers_that_meet_over_a_login_that_changed_hands_agree_on_its_owner(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    first = "https://github.com/sol/one"
+    writer.write(graph(repo("100", first, by=owner("1", "sol"))), context(first))
+
+    def work(number: int) -> WriteResult:
+        url = f"https://github.com/sol/new{number}"
+        return writer.write(
+            graph(repo(f"20{number}", url, by=owner("2", "sol")), at=LATER), context(url, f"t{number}", LATER)
+        )
+
+    run_together(work)
+    assert count(graph_database, "accounts") == 2
+    accounts = AccountRepository(graph_database, FakeClock())
+    new = accounts.find_by_platform_key(Platform.GITHUB, "2")
+    assert new is not None
+    assert graph_database["contents"].count_documents({"creator_id": new.id}) == WORKERS
+
+
+def test_an_account_that_was_seen_without_a_key_gets_it_instead_of_losing_its_name(
+    writer: GraphWriter, graph_database: MongoDatabase
+) -> None:
+    without = replace(owner(), platform_key=None)
+    writer.write(graph(repo(by=without)), context(REPO_URL))
+    writer.write(graph(repo("101", "https://github.com/octo/dog")), context("https://github.com/octo/dog"))
+    assert count(graph_database, "accounts") == 1

@@ -301,11 +301,12 @@ def resolve(graph_database: MongoDatabase) -> Resolve:
     def resolved(repository: ContentRepository, want: WantedRow[Content]) -> Content:
         def plan(refusals: Refusals) -> Batch:
             found = resolve_rows(repository, [want], refusals)
-            writes = (
+            planned = (
                 PlannedWrite(write=write, place=RowPlace(ObjectKind.CONTENTS, position))
-                for position, write in found.writes.items()
+                for position, writes in found.writes.items()
+                for write in writes
             )
-            return Batch(found.rows[0], tuple(writes))
+            return Batch(found.rows[0], tuple(planned))
 
         return settle(graph_database, plan, lambda: None).row
 

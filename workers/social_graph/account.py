@@ -6,7 +6,7 @@ for what is itself a history: URLs, handle periods, and whether the account has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -15,9 +15,20 @@ from bson import ObjectId
 
 from workers.clock import Clock
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.handle_intervals import HandleInterval, had_handle_at, with_observation
+from workers.social_graph.handle_intervals import (
+    HandleInterval,
+    had_handle_at,
+    with_observation,
+    with_return,
+)
 from workers.social_graph.object_repository import ObjectRepository
-from workers.social_graph.source_url import SourceURL, source_urls_of, with_source_url
+from workers.social_graph.source_url import (
+    SourceURL,
+    given_up,
+    given_up_name,
+    source_urls_of,
+    with_source_url,
+)
 from workers.social_graph.stored_data import StoredValue, present_fields, stored_data
 from workers.social_graph.stored_text import (
     LIST_MAX,
@@ -131,6 +142,18 @@ class Account:
             self, source_urls=with_source_url(self.source_urls, SourceURL.of(url, status, observed_at))
         )
 
+    def is_another(self, platform_key: str | None) -> bool:
+        """Whether the platform gives what it shows under one of our URLs a key that is not ours.
+
+        Names are given up and taken by somebody else; the platform's keys are not.
+        """
+        known = stored_key(platform_key)
+        return known is not None and self.platform_key is not None and known != self.platform_key
+
+    def give_up_urls(self, urls: Collection[str]) -> Account:
+        """Note that the URLs lead to somebody else by now."""
+        return replace(self, source_urls=given_up(self.source_urls, urls, str(self.platform_key)))
+
     def mark_observed(self, observed_at: datetime) -> Account:
         """Note that the platform showed it at this time; never moves back."""
         return replace(self, observed_at=max(self.observed_at, required_time(observed_at, "observed_at")))
@@ -139,13 +162,23 @@ class Account:
         """Note that the platform has suspended or deleted it."""
         return replace(self, unavailable=True)
 
-    def add_handle_observation(self, value: str, observed_at: datetime) -> Account:
-        """Note that it was seen under the handle `value`; a blank one says nothing."""
+    def add_handle_observation(
+        self, value: str, observed_at: datetime, *, is_return: bool = False
+    ) -> Account:
+        """Note that it was seen under the handle `value`; a blank one says nothing.
+
+        `is_return` says that somebody else had the handle in between, so that a new period begins.
+        """
         handle = clean_text(value).strip()[:NAME_MAX]
         if not handle:
             return self
         seen_at = required_time(observed_at, "observed_at")
-        return replace(self, handles=with_observation(self.handles, handle, seen_at))
+        observe = with_return if is_return else with_observation
+        return replace(self, handles=observe(self.handles, handle, seen_at))
+
+    def has_given_up(self, url: str) -> bool:
+        """Whether the URL led to this account once and to somebody else after that."""
+        return any(entry.url == given_up_name(url, str(self.platform_key)) for entry in self.source_urls)
 
     def had_handle_at(self, handle: str, at: datetime) -> bool:
         """Whether it held `handle` at `at`; ask it of every account that `find_by_handle` returns."""

@@ -51,6 +51,13 @@ def with_observation(intervals: Intervals, handle: str, at: datetime) -> Interva
     return _with_late(intervals, handle, at)
 
 
+def with_return(intervals: Intervals, handle: str, at: datetime) -> Intervals:
+    """Add a sighting of a handle that somebody else had meanwhile: the time in between belongs to them."""
+    if not intervals or at <= intervals[-1].last_seen:
+        return with_observation(intervals, handle, at)
+    return (*intervals, HandleInterval(value=handle, first_seen=at, last_seen=at))
+
+
 def had_handle_at(intervals: Intervals, handle: str, at: datetime) -> bool:
     """Whether `handle` was held at `at`. Where two periods meet in an instant, the newer one has it."""
     covering = next((interval for interval in reversed(intervals) if interval.covers(at)), None)

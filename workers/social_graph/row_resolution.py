@@ -30,7 +30,9 @@ class WantedRow(Generic[RowT]):
 
     `build` makes a new row from those of the batch that stand before it. `observe` says what this observation
     changes on a stored row; it gets the URLs that may be added. `is_absent` is a hint that the row is new, so
-    that the first look-up is left out; a wrong hint costs one more round trip and nothing else.
+    that the first look-up is left out; a wrong hint costs one more round trip and nothing else. `is_another`
+    says that a row that is stored under one of the URLs is somebody else, who had the name before; `give_up`
+    takes the URLs from it.
     """
 
     urls: tuple[str, ...]
@@ -38,6 +40,8 @@ class WantedRow(Generic[RowT]):
     observe: Callable[[RowT, tuple[str, ...]], RowT]
     find_by_key: Callable[[], RowT | None]
     is_absent: bool = False
+    is_another: Callable[[RowT], bool] = lambda _: False
+    give_up: Callable[[RowT, Collection[str]], RowT] = lambda row, _: row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +49,7 @@ class ResolvedRows(Generic[RowT]):
     """The rows as they shall be, in the order asked for, and the writes that make them so, by position."""
 
     rows: tuple[RowT, ...]
-    writes: Mapping[int, Write]
+    writes: Mapping[int, Sequence[Write]]
     new_ids: frozenset[ObjectId]
 
 
@@ -97,24 +101,43 @@ def resolve_rows(
     )
     refused: Collection[int] = refusals.of(repository.kind)
     rows: list[RowT] = []
-    writes: dict[int, Write] = {}
+    writes: dict[int, list[Write]] = {}
     new_ids: set[ObjectId] = set()
     for position, each in enumerate(wanted):
+        evictions = _evictions(repository, each, known)
         stored = next((known[url] for url in each.urls if url in known), None)
-        if stored is None and position in refused:
+        if stored is None and (evictions or position in refused):
             stored = each.find_by_key()
         if stored is None:
             row = each.build(rows)
-            writes[position] = repository.insertion(row)
+            writes[position] = [*evictions, repository.insertion(row)]
             new_ids.add(row.id)
         else:
             # A URL under which another row is known stays there: it can lead to one row only.
             free = tuple(url for url in each.urls if url not in known or known[url].id == stored.id)
             row = each.observe(stored, free)
-            if row != stored:
-                writes[position] = repository.change(row, since=stored)
+            changes = [repository.change(row, since=stored)] if row != stored else []
+            if evictions or changes:
+                writes[position] = [*evictions, *changes]
         rows.append(row)
     return ResolvedRows(rows=tuple(rows), writes=writes, new_ids=frozenset(new_ids))
+
+
+def _evictions(
+    repository: ObjectRepository[RowT], wanted: WantedRow[RowT], known: dict[str, RowT]
+) -> list[Write]:
+    """Take the wanted row's URLs from those who had them before; `known` forgets them there."""
+    taken: dict[ObjectId, list[str]] = {}
+    for url in wanted.urls:
+        if url in known and wanted.is_another(known[url]):
+            taken.setdefault(known[url].id, []).append(url)
+    evictions = []
+    for urls in taken.values():
+        owner = known[urls[0]]
+        evictions.append(repository.change(wanted.give_up(owner, urls), since=owner))
+        for url in urls:
+            del known[url]
+    return evictions
 
 
 def settle(

@@ -5,8 +5,8 @@ They are the first way to find a row, so every row has at least one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +58,21 @@ def source_urls_of(entries: Iterable[SourceURL]) -> tuple[SourceURL, ...]:
     if not merged:
         raise InvalidInput("a row needs at least one source URL", field="source_urls")
     return merged
+
+
+def given_up(
+    entries: tuple[SourceURL, ...], urls: Collection[str], former_owner: str
+) -> tuple[SourceURL, ...]:
+    """The entries after `urls` have passed to another object: each stays as history, under another name."""
+    return tuple(
+        replace(entry, url=given_up_name(entry.url, former_owner)) if entry.url in urls else entry
+        for entry in entries
+    )
+
+
+def given_up_name(url: str, former_owner: str) -> str:
+    """Under which name the URL stays with its former owner; no canonical URL of a profile has a fragment."""
+    return f"{url}#{former_owner}"
 
 
 def with_source_url(entries: tuple[SourceURL, ...], seen: SourceURL) -> tuple[SourceURL, ...]:

@@ -6,7 +6,7 @@ first creation is final, as with accounts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from bson import ObjectId
 from workers.clock import Clock
 from workers.mongo import Document, MongoDatabase
 from workers.social_graph.object_repository import ObjectRepository
-from workers.social_graph.source_url import SourceURL, source_urls_of, with_source_url
+from workers.social_graph.source_url import SourceURL, given_up, source_urls_of, with_source_url
 from workers.social_graph.stored_data import StoredValue, present_fields, stored_data
 from workers.social_graph.stored_text import NAME_MAX, known_word, stored_key, stored_text
 from workers.social_graph.stored_time import required_time, stored_time
@@ -87,6 +87,18 @@ class Venue:
         return replace(
             self, source_urls=with_source_url(self.source_urls, SourceURL.of(url, status, observed_at))
         )
+
+    def is_another(self, platform_key: str | None) -> bool:
+        """Whether the platform gives what it shows under one of our URLs a key that is not ours.
+
+        Names are given up and taken by somebody else; the platform's keys are not.
+        """
+        known = stored_key(platform_key)
+        return known is not None and self.platform_key is not None and known != self.platform_key
+
+    def give_up_urls(self, urls: Collection[str]) -> Venue:
+        """Note that the URLs lead to somebody else by now."""
+        return replace(self, source_urls=given_up(self.source_urls, urls, str(self.platform_key)))
 
     def mark_observed(self, observed_at: datetime) -> Venue:
         """Note that the platform showed it at this time; never moves back."""

@@ -171,8 +171,9 @@ class _Rows:
             (ObjectKind.VENUES, self.venues),
             (ObjectKind.CONTENTS, self.contents),
         ):
-            for position, write in resolved.writes.items():
-                yield PlannedWrite(write=write, place=RowPlace(kind, position))
+            for position, writes in resolved.writes.items():
+                for write in writes:
+                    yield PlannedWrite(write=write, place=RowPlace(kind, position))
 
     @property
     def new_ids(self) -> frozenset[ObjectId]:
@@ -311,6 +312,8 @@ class GraphWriter:
                 None if key is None else self._accounts.find_by_platform_key(draft.platform, key)
             ),
             build=lambda _: new_account(row, seen.at),
+            is_another=lambda stored: stored.is_another(key),
+            give_up=lambda stored, urls: stored.give_up_urls(urls),
             observe=lambda stored, urls: observe_account(stored, row, urls, seen.at, is_entry=is_entry),
         )
 
@@ -327,6 +330,8 @@ class GraphWriter:
                 None if key is None else self._venues.find_by_platform_key(draft.platform, draft.subtype, key)
             ),
             build=lambda _: new_venue(row, creator, seen.at),
+            is_another=lambda stored: stored.is_another(key),
+            give_up=lambda stored, urls: stored.give_up_urls(urls),
             observe=lambda stored, urls: observe_venue(stored, urls, seen.at, is_entry=is_entry),
         )
 

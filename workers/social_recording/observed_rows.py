@@ -123,7 +123,8 @@ def observe_account(
         return stored
     account = _with_urls(stored, urls, at, is_entry=is_entry)
     if row.draft.handle:
-        account = account.add_handle_observation(row.draft.handle, at)
+        is_return = any(stored.has_given_up(url) for url in urls)
+        account = account.add_handle_observation(row.draft.handle, at, is_return=is_return)
     if row.draft.unavailable:
         account = account.mark_unavailable()
     return account.mark_observed(at) if account != stored else stored

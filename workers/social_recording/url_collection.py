@@ -16,6 +16,7 @@ from workers.social_graph.token import TokenWeb
 from workers.social_graph.token_link import TokenLink
 from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, Platform
 from workers.social_recording.credit import CreditFlags
+from workers.social_recording.detours import Detours, is_detour
 from workers.social_recording.fetch_status import (
     EarlierTry,
     FetchOutcome,
@@ -32,6 +33,8 @@ from workers.social_recording.routing import Route, leads_inside, route
 log = logging.getLogger(__name__)
 
 URL_LEASE_TTL_MS = 30_000
+# They wait for a source, so nothing that was done counts as an attempt.
+WAITING = frozenset({FetchStatus.UNSUPPORTED, FetchStatus.SKIPPED_PAID})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +75,11 @@ def obstacle_to(url: str, generators: Generators, *, is_paid_enabled: bool) -> F
     if leads_inside(url):
         return None
     way = route(url)
-    if way.needs_no_call or generators.for_route(way, is_paid_enabled=is_paid_enabled) is not None:
+    if (
+        way.needs_no_call
+        or is_detour(way)
+        or generators.for_route(way, is_paid_enabled=is_paid_enabled) is not None
+    ):
         return None
     if not is_paid_enabled and generators.costs_money(way):
         return FetchStatus.SKIPPED_PAID
@@ -87,6 +94,7 @@ class URLCollector:
         *,
         leases: LeaseStore,
         generators: Generators,
+        detours: Detours,
         stored: StoredObjects,
         writer: GraphWriter,
         credit: CreditFlags,
@@ -95,6 +103,7 @@ class URLCollector:
     ) -> None:
         self._leases = leases
         self._generators = generators
+        self._detours = detours
         self._stored = stored
         self._writer = writer
         self._credit = credit
@@ -103,6 +112,9 @@ class URLCollector:
 
     def obstacle_to(self, url: str) -> FetchStatus | None:
         """`unsupported` or `skipped_paid` when the URL cannot be processed now, at no cost; else None."""
+        way = route(url)
+        if is_detour(way) and (target := self._detours.remembered(way)) is not None:
+            url = target.url
         return obstacle_to(url, self._generators, is_paid_enabled=self._limits.is_paid_enabled)
 
     def collect(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
@@ -131,7 +143,9 @@ class URLCollector:
         except Exception as exc:  # noqa: BLE001 - the per-URL guard: one URL never ends its token
             outcome = self._failed(order, exc, attempted=calls.calls > 0)
             return confirm_absence(outcome, order.earlier, self._clock.now())
-        return replace(found, attempted=calls.calls > 0)
+        # To have asked where a short link leads is no attempt at a place that nobody can be asked about.
+        is_attempt = calls.calls > 0 and found.status not in WAITING
+        return replace(found, attempted=is_attempt)
 
     def _collect_alone(self, order: URLOrder, lease: Lease, context: FetchContext) -> FetchOutcome:
         way = route(order.url)
@@ -145,9 +159,15 @@ class URLCollector:
             pending_links=order.pending_links,
         )
         stored = self._stored.find(way)
+        if stored is None and is_detour(way):
+            way = self._detours.target_of(way, context)
+            stored = self._stored.find(way)
         if stored is not None:
             self._writer.link_stored(stored, link_context)
             return outcome_of_stored(stored)
+        obstacle = self.obstacle_to(way.url)
+        if obstacle is not None:
+            return FetchOutcome(status=obstacle, attempted=False)
         generator = self._generator_for(way)
         if way.needs_no_call or generator is None:
             graph = graph_of_route(way, self._clock.now())

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from workers.errors import FetchFailed
 from workers.http.client import OutboundClient
-from workers.http.messages import Destination, LargeBody, Redirects, Request
+from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.social_graph.vocabulary import ContentSubtype
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.verdicts import http_error, rate_limited, unexpected_html
@@ -30,10 +30,21 @@ def location_of(
 ) -> str:
     """The absolute URL that `url` redirects to. One call, and what it names is not asked.
 
-    Raises `FetchFailed` for any answer that is no redirect (`unexpected_html` for a page: a login, a check
-    for people), and as any call does.
+    Raises as `location_in` does, and as any call does.
     """
-    response = http.fetch(
+    return location_in(ask_without_following(http, url, context, source=source, destination=destination))
+
+
+def ask_without_following(
+    http: OutboundClient,
+    url: str,
+    context: FetchContext,
+    *,
+    source: str,
+    destination: Destination = Destination.SITE,
+) -> Response:
+    """The answer of `url` itself. One call."""
+    return http.fetch(
         Request(
             source=source,
             url=url,
@@ -44,10 +55,19 @@ def location_of(
         context.budget,
         context.calls.add,
     )
+
+
+def location_in(response: Response) -> str:
+    """The absolute URL that the answer redirects to.
+
+    Raises `FetchFailed` for any answer that is no redirect (`unexpected_html` for a page: a login, a check
+    for people).
+    """
+    source = response.source
     location = response.headers.get("location", "").strip()
     if response.status in _REDIRECTS and location:
         try:
-            return urljoin(url, location)
+            return urljoin(response.url, location)
         except ValueError as exc:
             raise FetchFailed(f"{source} redirects to what is no URL", reason="bad_url") from exc
     if response.status == 429:
