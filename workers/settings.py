@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from workers.solana_endpoints import ROLE_PATTERN, SolanaEndpoint, endpoint_of, read_endpoints
 from workers.source_limits import limits_by_source
 
 # Nobody else uses this prefix. The other first words (GITHUB, JOB, HTTP, ...) are those of many programs.
@@ -146,6 +147,15 @@ class Settings(BaseSettings):
     social_record_url_lock_wait_ms: int = Field(default=30_000, ge=0, le=300_000)
     social_record_enable_paid: bool = False
 
+    # Solana; without endpoints nothing is backfilled
+    solana_endpoints: Annotated[tuple[SolanaEndpoint, ...] | None, NoDecode] = None
+    solana_backfill_role: str = Field(default="history_backfill", pattern=ROLE_PATTERN)
+    solana_backfill_limit: int = Field(default=1000, ge=1, le=100_000)
+    solana_backfill_max_pages: int = Field(default=20, ge=1, le=100)
+    solana_backfill_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    solana_rpc_timeout_ms: int = Field(default=20_000, ge=100, le=120_000)
+    solana_max_transaction_version: int = Field(default=1, ge=0, le=127)
+
     # the platforms; a source that needs a key is used when the key is there
     github_base_url: HTTPURL = "https://api.github.com"
     github_token: HeaderSecret | None = None
@@ -188,6 +198,18 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
+    @field_validator("solana_endpoints", mode="before")
+    @classmethod
+    def _read_endpoints(cls, value: object) -> object:
+        return read_endpoints(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_role(self) -> Settings:
+        endpoints, role = self.solana_endpoints, self.solana_backfill_role
+        if endpoints is not None and endpoint_of(endpoints, role) is None:
+            raise ValueError(f"SOLANA_BACKFILL_ROLE: no endpoint of SOLANA_ENDPOINTS has the role {role}")
+        return self
+
     @model_validator(mode="after")
     def _check_prod(self) -> Settings:
         if self.app_env is AppEnv.PROD and self.auth_disabled and not self.auth_disabled_in_prod_accepted:
@@ -203,13 +225,15 @@ class Settings(BaseSettings):
     def service_urls(self) -> tuple[str, ...]:
         """The base URLs of the services that are asked; they may lie inside our own network."""
         names = [name for name in type(self).model_fields if name.endswith("_base_url")]
-        return (*(getattr(self, name) for name in names), self.rdap_bootstrap_url)
+        endpoints = [endpoint.url for endpoint in self.solana_endpoints or ()]
+        return (*(getattr(self, name) for name in names), self.rdap_bootstrap_url, *endpoints)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Every key and password that is set, for those who keep them out of texts."""
         values = (getattr(self, name) for name in type(self).model_fields)
-        return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr))
+        in_urls = [key for endpoint in self.solana_endpoints or () for key in endpoint.secrets]
+        return (*(value.get_secret_value() for value in values if isinstance(value, SecretStr)), *in_urls)
 
     @property
     def schedule_is_on(self) -> bool:
