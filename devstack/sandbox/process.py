@@ -18,6 +18,16 @@ from devstack.server import Server
 
 # Nothing here is slowed down, and every call still passes the limiter as it does outside.
 SOURCE_LIMITS = "tracker=none,*=1000/second;100 at once"
+# Any key will do; that there is one shows whether it stays out of logs and stores.
+SOLANA_KEY = "sandbox-solana-key"
+SOLANA_ENDPOINT = {
+    "role": "history_backfill",
+    "provider": "sandbox",
+    "methods": ["getSignaturesForAddress", "getTransaction"],
+    "requestsPerSecond": 500,
+    "maxConcurrentRequests": 16,
+    "pauseAfterRateLimitMs": 500,
+}
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -68,6 +78,9 @@ class SandboxServer(Server):
             "TIKTOK_BASE_URL": f"{self.url}/tiktok",
             "APIFY_BASE_URL": f"{self.url}/apify",
             "RDAP_BOOTSTRAP_URL": f"{self.url}/rdap/dns.json",
+            "SOLANA_ENDPOINTS": json.dumps(
+                [{**SOLANA_ENDPOINT, "url": f"{self.url}/solana?api-key={SOLANA_KEY}"}]
+            ),
             "HTTP_SITE_RELAY_URL": f"{self.url}/relay",
             "SOURCE_LIMITS": SOURCE_LIMITS,
         }

@@ -1,8 +1,8 @@
 """Every route of the sandbox, the count of calls, and the admin's side.
 
 Owns what is counted: each call outside `/_sandbox`, before any fault, by method and URL. For a relayed call
-the URL is the site's; for `by-addresses` each address is counted as well. Never counts or disturbs a call of
-the admin.
+the URL is the site's; for a JSON-RPC call it is `/solana` and the called method; for `by-addresses` each
+address is counted as well. Never counts or disturbs a call of the admin.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from devstack.sandbox.github import GitHub
 from devstack.sandbox.http_server import DropConnection, HoldConnection, Request
 from devstack.sandbox.reddit import Reddit
 from devstack.sandbox.samples import Answer, json_answer
+from devstack.sandbox.solana import Solana, call_of
 from devstack.sandbox.tokens import default_tokens
 from devstack.sandbox.tracker import BadTokens, Tracker, decode_tokens, encode_tokens
 from devstack.sandbox.twitterapiio import TwitterAPIIO
@@ -43,6 +44,7 @@ TRACKER_LIST = "/tracker/api/v1/tokens"
 TRACKER_BY_ADDRESSES = "/tracker/api/v1/tokens/by-addresses"
 TWEET_RESULT = "/x/tweet-result"
 RELAY = "/relay"
+SOLANA = "/solana"
 # Gets the request and its path below the service's folder.
 Service: TypeAlias = Callable[[Request, str], Answer]
 NO_CONTENT = Answer(status=204, headers={}, body=b"")
@@ -79,7 +81,7 @@ class World:
         path = request.path
         if path.startswith(ADMIN):
             return self._admin(request, path.removeprefix(ADMIN))
-        url = _relayed_url(request) if path == RELAY else request.target
+        url = _called(request)
         call = f"{request.method} {url}"
         self._calls[call] += 1
         answer = self._answer(request, path)
@@ -157,6 +159,7 @@ def _services() -> dict[str, Service]:
         "x-oembed": x_oembed.answer,
         "x-api": XAPI(people).answer,
         "twitterapiio": TwitterAPIIO(people).answer,
+        "solana": Solana().answer,
         "telegram": telegram.pages,
         "telegram-bot": telegram.bot,
         "apify": Apify().answer,
@@ -176,6 +179,16 @@ def _site(url: str) -> Answer:
     if detours.is_detour(url):
         return detours.answer(url)
     return registries.answer(url) if registries.is_registry(url) else web.answer(url)
+
+
+def _called(request: Request) -> str:
+    """What is counted as called."""
+    if request.path == RELAY:
+        return _relayed_url(request)
+    if f"{request.path}/".startswith(f"{SOLANA}/"):
+        call = call_of(request.body)
+        return f"{SOLANA} {call['method'] if call else 'no call'}"
+    return request.target
 
 
 def _relayed_url(request: Request) -> str:
