@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from devstack.mongo import MongoServer
+from devstack.postgres import PostgresServer
 from devstack.valkey import ValkeyServer
 from workers.clock import Clock
 from workers.mongo import MongoDatabase, connect
@@ -73,6 +74,22 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
 def mongo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
     with MongoServer(tmp_path_factory.mktemp("mongo") / "data") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    with PostgresServer(tmp_path_factory.mktemp("postgres") / "data") as server:
+        yield server
+        server.stop()
+        server.remove_data()
+
+
+@pytest.fixture
+def funding_url(postgres: PostgresServer) -> Iterator[str]:
+    """The address of an own, empty database of the session's server, dropped afterwards."""
+    name = f"t{uuid.uuid4().hex}"
+    yield postgres.create_database(name)
+    postgres.drop_database(name)
 
 
 @pytest.fixture

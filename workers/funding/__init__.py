@@ -1,0 +1,1 @@
+"""The counters of bricks sold: how they are kept, and how they are brought back to the truth."""
