@@ -43,22 +43,23 @@ def is_signature(text: str) -> bool:
     return _SIGNATURE.fullmatch(text) is not None and _has_bytes(text, SIGNATURE_BYTES)
 
 
-def _rank(digits: str) -> tuple[int, str]:
-    """Orders texts without leading `1` as the numbers that they stand for."""
-    return len(digits), digits
-
-
-# By number of bytes: the smallest and the largest number that needs them all.
+# By number of bytes: the smallest number that needs them all, the largest, and the length of each in letters.
 _RANGES = [
-    (_rank(encode(b"\1" + bytes(count - 1)) if count else ""), _rank(encode(b"\xff" * count)))
-    for count in range(SIGNATURE_BYTES + 1)
+    (len(smallest), smallest, len(largest), largest)
+    for smallest, largest in (
+        (encode(b"\1" + bytes(count - 1)) if count else "", encode(b"\xff" * count))
+        for count in range(SIGNATURE_BYTES + 1)
+    )
 ]
 
 
 def _has_bytes(text: str, count: int) -> bool:
-    digits = text.lstrip(ALPHABET[0])
-    rest = count - (len(text) - len(digits))
+    digits = text.lstrip("1")
+    letters = len(digits)
+    rest = count - len(text) + letters
     if rest < 0:
         return False
-    smallest, largest = _RANGES[rest]
-    return smallest <= _rank(digits) <= largest
+    shortest, smallest, longest, largest = _RANGES[rest]
+    return (letters > shortest or (letters == shortest and digits >= smallest)) and (
+        letters < longest or (letters == longest and digits <= largest)
+    )

@@ -32,6 +32,8 @@ from workers.solana_backfill.rejection import PayloadRejected, RejectReason, mal
 
 MESSAGE = "transaction.message"
 ACCOUNTS_MAX = U8_MAX + 1
+# Before Python 3.12 a member of an enumeration is dear to look up, and there is one for each account.
+_STATIC, _LOOKUP_WRITABLE, _LOOKUP_READONLY = AccountSource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,35 +61,29 @@ class AccountSpace:
         if len(pubkeys) > ACCOUNTS_MAX:
             raise malformed(f"has more than {ACCOUNTS_MAX} accounts", field=MESSAGE)
         required, readonly_signed, readonly_unsigned = _header(message, len(static))
-        first_looked_up, first_readonly = len(static), len(static) + len(writable)
-
-        def account(index: int, pubkey: str) -> Account:
-            if index >= first_looked_up:
-                is_writable = index < first_readonly
-                source = AccountSource.LOOKUP_WRITABLE if is_writable else AccountSource.LOOKUP_READONLY
-                return Account(index=index, pubkey=pubkey, signer=False, writable=is_writable, source=source)
-            is_signer = index < required
-            writable_end = required - readonly_signed if is_signer else len(static) - readonly_unsigned
-            return Account(
+        signers_end, others_end = required - readonly_signed, len(static) - readonly_unsigned
+        accounts = [
+            Account(
                 index=index,
                 pubkey=pubkey,
-                signer=is_signer,
-                writable=index < writable_end,
-                source=AccountSource.STATIC,
+                signer=index < required,
+                writable=index < signers_end or required <= index < others_end,
+                source=_STATIC,
             )
-
+            for index, pubkey in enumerate(static)
+        ]
+        for index, pubkey in enumerate(pubkeys[len(static) :], start=len(static)):
+            is_writable = index < len(static) + len(writable)
+            source = _LOOKUP_WRITABLE if is_writable else _LOOKUP_READONLY
+            accounts.append(
+                Account(index=index, pubkey=pubkey, signer=False, writable=is_writable, source=source)
+            )
         return cls(
-            accounts=tuple(account(index, pubkey) for index, pubkey in enumerate(pubkeys)),
+            accounts=tuple(accounts),
             lookups=lookups,
             signatures_required=required,
             pubkeys=dict(enumerate(pubkeys)),
         )
-
-    def pubkey(self, index: Foreign, field: str) -> str:
-        """The account that an index names. Raises `PayloadRejected` when there is none."""
-        if type(index) is not int or index not in self.pubkeys:
-            raise malformed("names no account", field=field)
-        return self.pubkeys[index]
 
     def instructions(self, message: dict[str, Foreign]) -> tuple[Instruction, ...]:
         """The instructions of the message."""
@@ -128,16 +124,15 @@ class AccountSpace:
         instruction = read_object(value, field)
         if "programIdIndex" not in instruction and "programId" in instruction:
             raise PayloadRejected(RejectReason.UNEXPECTED_ENCODING, "names its program", field=field)
-        program_id = self.pubkey(instruction.get("programIdIndex"), field)
-        indexes = read_list(instruction.get("accounts"), field)
+        indexes = [instruction.get("programIdIndex"), *read_list(instruction.get("accounts"), field)]
         # The kind is asked as well: true and 1.0 would find the account of 1.
-        if indexes and set(map(type, indexes)) != {int}:
+        if set(map(type, indexes)) != {int}:
             raise malformed("names an account by what is no integer", field=field)
         try:
-            accounts = tuple(map(self.pubkeys.__getitem__, indexes))
+            program_id, *accounts = map(self.pubkeys.__getitem__, indexes)
         except KeyError as exc:
             raise malformed("names no account", field=field) from exc
-        return program_id, accounts, read_base58(instruction.get("data"), field)
+        return program_id, tuple(accounts), read_base58(instruction.get("data"), field)
 
 
 def _static_keys(message: dict[str, Foreign]) -> list[str]:

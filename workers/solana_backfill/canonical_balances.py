@@ -73,19 +73,26 @@ class _TokenBalance:
 
 def _side(meta: dict[str, Foreign], name: str, space: AccountSpace) -> dict[tuple[int, str], _TokenBalance]:
     field = f"meta.{name}"
+    mint_field, owner_field, program_field = f"{field}.mint", f"{field}.owner", f"{field}.programId"
+    whole_field, amount_field, decimals_field = (
+        f"{field}.uiTokenAmount",
+        f"{field}.amount",
+        f"{field}.decimals",
+    )
+    last_index = len(space.accounts) - 1
     found: dict[tuple[int, str], _TokenBalance] = {}
     for value in read_optional_list(meta.get(name), field):
         balance = read_object(value, field)
-        amount = read_object(balance.get("uiTokenAmount"), f"{field}.uiTokenAmount")
-        index = read_integer(balance.get("accountIndex"), field, highest=len(space.accounts) - 1)
-        place = index, read_public_key(balance.get("mint"), f"{field}.mint")
+        amount = read_object(balance.get("uiTokenAmount"), whole_field)
+        index = read_integer(balance.get("accountIndex"), field, highest=last_index)
+        place = index, read_public_key(balance.get("mint"), mint_field)
         if place in found:
             raise malformed("has an account twice", field=field)
         found[place] = _TokenBalance(
-            owner=_optional_key(balance.get("owner"), f"{field}.owner"),
-            program_id=_optional_key(balance.get("programId"), f"{field}.programId"),
-            decimals=read_integer(amount.get("decimals"), f"{field}.decimals", highest=U8_MAX),
-            amount=read_amount(amount.get("amount"), f"{field}.amount"),
+            owner=_optional_key(balance.get("owner"), owner_field),
+            program_id=_optional_key(balance.get("programId"), program_field),
+            decimals=read_integer(amount.get("decimals"), decimals_field, highest=U8_MAX),
+            amount=read_amount(amount.get("amount"), amount_field),
         )
     return found
 

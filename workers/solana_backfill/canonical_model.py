@@ -29,6 +29,9 @@ SCHEMA_VERSION = 1
 
 Version: TypeAlias = Literal["legacy"] | int
 
+# Canonical JSON: sorted names, no spaces. What is encoded is made by `to_json` and holds no cycles.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CanonicalTransaction:
@@ -80,8 +83,7 @@ class CanonicalTransaction:
 
     def content_hash(self) -> str:
         """SHA-256, in hexadecimal, of what every node tells alike. Computed anew with each call."""
-        text = json.dumps(self.to_content(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(_encode(self.to_content()).encode("ascii")).hexdigest()
 
     def to_json(self) -> JSONObject:
         """The JSON form, every field; it is also the stored form."""
