@@ -11,7 +11,7 @@ import responses
 from tests.conftest import FakeClock, make_settings
 from workers.clock import Budget
 from workers.http.client import OutboundClient
-from workers.social_recording.generators.apify_runs import RunNote
+from workers.social_recording.generators.apify.runs import RunNote
 from workers.social_recording.generators.generator import CallCounter, FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.object_graph import SocialObjectGraph, check

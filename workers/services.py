@@ -41,7 +41,7 @@ from workers.social_recording.credit import CreditFlags
 from workers.social_recording.detours import Detours
 from workers.social_recording.due import RetryInterval
 from workers.social_recording.explain import URLExplainer
-from workers.social_recording.generators.apify_runs import RedisRunMemory
+from workers.social_recording.generators.apify.runs import RedisRunMemory
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY

@@ -14,7 +14,7 @@ from redis import Redis
 from tests.conftest import make_settings
 from workers.clock import Budget, Clock
 from workers.http.client import OutboundClient
-from workers.social_recording.generators.apify_runs import RedisRunMemory
+from workers.social_recording.generators.apify.runs import RedisRunMemory
 from workers.social_recording.generators.generator import CallCounter, FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.object_graph import SocialObjectGraph

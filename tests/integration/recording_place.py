@@ -35,8 +35,8 @@ from workers.social_graph.token import RetryableURL, Token, TokenRepository, Tok
 from workers.social_graph.token_link import TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.credit import CreditFlags
-from workers.social_recording.generators.apify_runs import RedisRunMemory
 from workers.social_recording.detours import Detours
+from workers.social_recording.generators.apify.runs import RedisRunMemory
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects

@@ -12,7 +12,7 @@ from tests.conftest import make_settings
 from tests.integration.recording_place import RecordingPlace, failed_url, place, sandbox
 from workers.http.client import OutboundClient
 from workers.mongo import Document
-from workers.social_recording.generators.apify_runs import KEY_PREFIX
+from workers.social_recording.generators.apify.runs import KEY_PREFIX
 
 __all__ = ["place", "sandbox"]
 

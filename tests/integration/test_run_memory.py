@@ -12,7 +12,7 @@ from redis.retry import Retry
 
 from devstack.ports import LOOPBACK
 from workers.errors import RetryableError
-from workers.social_recording.generators.apify_runs import KEY_PREFIX, RedisRunMemory, RunNote
+from workers.social_recording.generators.apify.runs import KEY_PREFIX, RedisRunMemory, RunNote
 
 BEGUN = RunNote(begun_at=datetime(2026, 1, 15, 12, 0, 0, 123_000, tzinfo=UTC))
 STARTED = RunNote(begun_at=BEGUN.begun_at, run_id="oZlOTbfIWlqY5ePF6")

@@ -10,8 +10,8 @@ import pytest
 from devstack.sandbox import telegram
 from devstack.sandbox.http_server import Request
 from devstack.sandbox.samples import Answer
-from workers.social_recording.generators.telegram_graph import is_empty, portal_guard
-from workers.social_recording.generators.telegram_page import (
+from workers.social_recording.generators.telegram.graph import is_empty, portal_guard
+from workers.social_recording.generators.telegram.page import (
     Card,
     CardKind,
     Message,

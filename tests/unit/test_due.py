@@ -52,9 +52,7 @@ def test_a_wait_that_grows_doubles_with_each_attempt_up_to_a_day() -> None:
     assert timedelta(hours=19) <= interval.wait(failed(attempts=60)) <= WAIT_MAX
 
 
-def test_urls_that_failed_together_come_back_spread_over_a_fifth_of_the_interval_and_never_before_its_end() -> (
-    None
-):
+def test_urls_that_failed_together_come_back_spread_and_none_before_the_interval_ends() -> None:
     interval = RetryInterval(shortest=HOUR, factor=2)
     waits = sorted(interval.wait(failed(number)) for number in range(300))
     assert waits[0] >= HOUR

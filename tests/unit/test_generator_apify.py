@@ -19,9 +19,9 @@ from tests.samples import body_of, error_case, sample_json
 from workers.clock import Budget
 from workers.errors import CreditExhausted, FetchFailed, RetryableError, TargetGone
 from workers.http.client import OutboundClient
-from workers.social_recording.generators.apify import READ_RUN_KEPT_S, UNREAD_RUN_KEPT_S, Apify
-from workers.social_recording.generators.apify_answers import Findings, Question, read_run, record_path
-from workers.social_recording.generators.apify_runs import NoRunMemory, RunMemory, RunNote
+from workers.social_recording.generators.apify.answers import Findings, Question, read_run, record_path
+from workers.social_recording.generators.apify.runs import NoRunMemory, RunMemory, RunNote
+from workers.social_recording.generators.apify.transport import READ_RUN_KEPT_S, UNREAD_RUN_KEPT_S, Apify
 from workers.social_recording.generators.generator import CallCounter, FetchContext
 
 ACTOR = "somebody~some-scraper"

@@ -15,7 +15,7 @@ from workers.errors import FetchFailed, TargetBlocked, TargetGone
 from workers.http.client import OutboundClient
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
-from workers.social_recording.generators.apify_answers import Findings
+from workers.social_recording.generators.apify.answers import Findings
 from workers.social_recording.generators.generator import CallCounter
 from workers.social_recording.generators.instagram import (
     ACTOR,

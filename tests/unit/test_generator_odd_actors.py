@@ -13,16 +13,14 @@ import pytest
 from tests.odd_values import NOW, ODD_VALUES, places, with_value
 from tests.samples import sample_json
 from workers.errors import FetchFailed, TargetBlocked, TargetGone
-from workers.social_recording.generators import (
-    apify_answers,
-    instagram,
-    reddit_actor,
-    reddit_answers,
-    reddit_verdicts,
-    tiktok,
-    tiktok_actor,
-)
-from workers.social_recording.generators.apify_answers import Findings
+from workers.social_recording.generators import instagram
+from workers.social_recording.generators.apify import answers as apify_answers
+from workers.social_recording.generators.apify.answers import Findings
+from workers.social_recording.generators.reddit import actor as reddit_actor
+from workers.social_recording.generators.reddit import answers as reddit_answers
+from workers.social_recording.generators.reddit import verdicts as reddit_verdicts
+from workers.social_recording.generators.tiktok import actor as tiktok_actor
+from workers.social_recording.generators.tiktok import oembed as tiktok
 from workers.social_recording.object_graph import SocialObjectGraph, check
 from workers.social_recording.routing import Route, route
 

@@ -11,7 +11,7 @@ from tests.odd_values import NOW, ODD_VALUES, is_storable, places, with_value
 from tests.samples import sample_bytes, sample_json
 from workers.errors import FetchFailed
 from workers.social_recording.generators.github import account_graph, gist_graph, owner_login, repo_graph
-from workers.social_recording.generators.web_page import read_page
+from workers.social_recording.generators.web.page_facts import read_page
 from workers.social_recording.generators.x.syndication import post_graph
 from workers.social_recording.object_graph import SocialObjectGraph, check
 from workers.social_recording.routing import route

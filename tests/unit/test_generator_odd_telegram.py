@@ -15,10 +15,10 @@ import pytest
 from tests.odd_values import NOW, ODD_VALUES, is_storable
 from tests.samples import sample_bytes
 from workers.errors import ConvergeError, FetchFailed
-from workers.social_recording.generators.telegram import judge_card, judge_widget
-from workers.social_recording.generators.telegram_bot import read_chat
-from workers.social_recording.generators.telegram_graph import Sighting, message_graph, sighting_graph
-from workers.social_recording.generators.telegram_page import (
+from workers.social_recording.generators.telegram.bot import read_chat
+from workers.social_recording.generators.telegram.generator import judge_card, judge_widget
+from workers.social_recording.generators.telegram.graph import Sighting, message_graph, sighting_graph
+from workers.social_recording.generators.telegram.page import (
     Card,
     CardKind,
     read_card,

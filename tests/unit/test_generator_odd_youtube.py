@@ -10,7 +10,7 @@ import pytest
 from tests.odd_values import NOW, ODD_VALUES, is_storable, places, with_value
 from tests.samples import sample_json
 from workers.errors import FetchFailed
-from workers.social_recording.generators.youtube_data import (
+from workers.social_recording.generators.youtube.data import (
     CHANNELS,
     VIDEOS,
     account_graph,
@@ -19,7 +19,7 @@ from workers.social_recording.generators.youtube_data import (
     listed_video,
     video_graph,
 )
-from workers.social_recording.generators.youtube_site import oembed_graph
+from workers.social_recording.generators.youtube.site import oembed_graph
 from workers.social_recording.object_graph import SocialObjectGraph, check
 from workers.social_recording.routing import route
 

@@ -18,14 +18,14 @@ from workers.clock import Budget
 from workers.http.client import OutboundClient
 from workers.http.messages import Response
 from workers.social_recording.generators.generator import CallCounter, FetchContext
-from workers.social_recording.generators.rdap import (
+from workers.social_recording.generators.web.rdap import (
     UNKNOWN,
     DomainAges,
     read_registration,
     read_registries,
     registry_of,
 )
-from workers.social_recording.generators.web import WebGenerator
+from workers.social_recording.generators.web.site import WebGenerator
 from workers.social_recording.routing import route
 
 LIST_URL = "https://data.iana.org/rdap/dns.json"

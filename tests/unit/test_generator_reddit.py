@@ -22,8 +22,8 @@ from workers.http.client import OutboundClient
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, ParentRelation, Platform
 from workers.social_recording.generators.generator import CallCounter, FetchContext, Generator
-from workers.social_recording.generators.reddit_actor import ACTOR
-from workers.social_recording.generators.reddit_answers import post_graph
+from workers.social_recording.generators.reddit.actor import ACTOR
+from workers.social_recording.generators.reddit.answers import post_graph
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.object_graph import SocialObjectGraph, check
 from workers.social_recording.routing import route

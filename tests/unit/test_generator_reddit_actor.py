@@ -14,9 +14,9 @@ from tests.samples import sample_json
 from workers.errors import FetchFailed, TargetGone
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform, VenueSubtype
-from workers.social_recording.generators.apify_answers import Findings
+from workers.social_recording.generators.apify.answers import Findings
 from workers.social_recording.generators.generator import CallCounter
-from workers.social_recording.generators.reddit_actor import ACTOR, graph_of
+from workers.social_recording.generators.reddit.actor import ACTOR, graph_of
 from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.routing import route
 

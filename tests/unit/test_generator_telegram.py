@@ -28,8 +28,8 @@ from workers.social_graph.vocabulary import (
     VenueSubtype,
 )
 from workers.social_recording.generators.generator import CallCounter, FetchContext
-from workers.social_recording.generators.telegram import TelegramGenerator
-from workers.social_recording.generators.telegram_page import bot_chat_id, counted, rounded
+from workers.social_recording.generators.telegram.generator import TelegramGenerator
+from workers.social_recording.generators.telegram.page import bot_chat_id, counted, rounded
 from workers.social_recording.object_graph import (
     AccountDraft,
     ContentDraft,

@@ -17,11 +17,10 @@ from workers.errors import FetchFailed, TargetBlocked, TargetGone
 from workers.http.client import OutboundClient
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
-from workers.social_recording.generators.apify_answers import Findings
+from workers.social_recording.generators.apify.answers import Findings
 from workers.social_recording.generators.generator import CallCounter, FetchContext
 from workers.social_recording.generators.registry import Generators
-from workers.social_recording.generators.tiktok import TikTokGenerator
-from workers.social_recording.generators.tiktok_actor import (
+from workers.social_recording.generators.tiktok.actor import (
     ACTOR,
     profile_graph,
     read_video,
@@ -29,7 +28,8 @@ from workers.social_recording.generators.tiktok_actor import (
     video_graph,
     words_of_subtitles,
 )
-from workers.social_recording.generators.tiktok_places import hashtags_in, place_of_location, time_of_id
+from workers.social_recording.generators.tiktok.oembed import TikTokGenerator
+from workers.social_recording.generators.tiktok.places import hashtags_in, place_of_location, time_of_id
 from workers.social_recording.object_graph import MentionDraft, ObjectGroup, SocialObjectGraph, check
 from workers.social_recording.routing import route
 

@@ -20,9 +20,9 @@ from workers.http.client import OutboundClient
 from workers.http.dialer import Candidate
 from workers.social_graph.vocabulary import ContentSubtype, Platform
 from workers.social_recording.generators.generator import CallCounter, FetchContext
-from workers.social_recording.generators.rdap import UNKNOWN, DomainAges, Registration
-from workers.social_recording.generators.web import WebGenerator
-from workers.social_recording.generators.web_page import read_page
+from workers.social_recording.generators.web.page_facts import read_page
+from workers.social_recording.generators.web.rdap import UNKNOWN, DomainAges, Registration
+from workers.social_recording.generators.web.site import WebGenerator
 from workers.social_recording.object_graph import ContentDraft, check
 from workers.social_recording.routing import route
 

@@ -17,9 +17,9 @@ from workers.http.client import OutboundClient
 from workers.social_graph.metric_spec import METRIC_SPEC
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
 from workers.social_recording.generators.generator import CallCounter, FetchContext
-from workers.social_recording.generators.youtube import YouTubeGenerator, YouTubeSiteGenerator
-from workers.social_recording.generators.youtube_data import until_next_quota_s
-from workers.social_recording.generators.youtube_site import channel_of_page
+from workers.social_recording.generators.youtube.data import until_next_quota_s
+from workers.social_recording.generators.youtube.generator import YouTubeGenerator, YouTubeSiteGenerator
+from workers.social_recording.generators.youtube.site import channel_of_page
 from workers.social_recording.object_graph import AccountDraft, ContentDraft, SocialObjectGraph, check
 from workers.social_recording.routing import route
 

@@ -16,8 +16,8 @@ from workers.errors import FetchFailed, TargetBlocked, TargetGone
 from workers.http.client import OutboundClient
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
-from workers.social_recording.generators.apify import Apify
-from workers.social_recording.generators.apify_answers import SOURCE, ActorItem, Findings, Item, Question
+from workers.social_recording.generators.apify.answers import SOURCE, ActorItem, Findings, Item, Question
+from workers.social_recording.generators.apify.transport import Apify
 from workers.social_recording.generators.foreign_json import (
     ONLY_READABLE,
     OR_NONE,

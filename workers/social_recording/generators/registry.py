@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from workers.http.client import OutboundClient
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ObjectKind, Platform
-from workers.social_recording.generators.apify import Apify
-from workers.social_recording.generators.apify_runs import NoRunMemory, RunMemory
+from workers.social_recording.generators.apify.runs import NoRunMemory, RunMemory
+from workers.social_recording.generators.apify.transport import Apify
 from workers.social_recording.generators.generator import Generator
 from workers.social_recording.generators.github import GitHubGenerator
 from workers.social_recording.generators.instagram import InstagramGenerator
-from workers.social_recording.generators.reddit import RedditGenerator
-from workers.social_recording.generators.reddit_actor import RedditActorGenerator
-from workers.social_recording.generators.telegram import TelegramGenerator
-from workers.social_recording.generators.tiktok import TikTokGenerator
-from workers.social_recording.generators.tiktok_actor import TikTokActorGenerator
-from workers.social_recording.generators.web import WebGenerator
+from workers.social_recording.generators.reddit.actor import RedditActorGenerator
+from workers.social_recording.generators.reddit.api import RedditGenerator
+from workers.social_recording.generators.telegram.generator import TelegramGenerator
+from workers.social_recording.generators.tiktok.actor import TikTokActorGenerator
+from workers.social_recording.generators.tiktok.oembed import TikTokGenerator
+from workers.social_recording.generators.web.site import WebGenerator
 from workers.social_recording.generators.x.sources import X_GENERATORS
-from workers.social_recording.generators.youtube import YouTubeGenerator, YouTubeSiteGenerator
+from workers.social_recording.generators.youtube.generator import YouTubeGenerator, YouTubeSiteGenerator
 from workers.social_recording.routing import Route
 
 

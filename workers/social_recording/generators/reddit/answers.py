@@ -35,7 +35,7 @@ from workers.social_recording.generators.foreign_json import (
     present,
     read_as,
 )
-from workers.social_recording.generators.reddit_verdicts import PROFILE_PREFIX, SOURCE
+from workers.social_recording.generators.reddit.verdicts import PROFILE_PREFIX, SOURCE
 from workers.social_recording.generators.text_links import link_meant, links_in_prose, unique
 from workers.social_recording.object_graph import (
     AccountDraft,

@@ -17,7 +17,7 @@ from workers.social_recording.generators.foreign_json import Foreign, MaybeId, M
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.short_links import graph_of_place, public_url
 from workers.social_recording.generators.text_links import links_in_prose, unique
-from workers.social_recording.generators.tiktok_places import (
+from workers.social_recording.generators.tiktok.places import (
     SOURCE,
     ShortLinks,
     hashtags_in,

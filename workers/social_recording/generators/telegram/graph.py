@@ -23,8 +23,8 @@ from workers.social_graph.vocabulary import (
     Platform,
     VenueSubtype,
 )
-from workers.social_recording.generators.telegram_bot import Chat
-from workers.social_recording.generators.telegram_page import Card, CardKind, Message, Preview
+from workers.social_recording.generators.telegram.bot import Chat
+from workers.social_recording.generators.telegram.page import Card, CardKind, Message, Preview
 from workers.social_recording.generators.text_links import link_meant, unique
 from workers.social_recording.object_graph import (
     AccountDraft,

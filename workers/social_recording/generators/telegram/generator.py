@@ -20,21 +20,21 @@ from workers.http.retry import FREE, HINT_WAITED_FOR_MAX_S
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
 from workers.social_recording.generators.generator import FetchContext
-from workers.social_recording.generators.telegram_bot import (
+from workers.social_recording.generators.telegram.bot import (
     BOT_SOURCE,
     flood_wait_s,
     judge_bot,
     read_chat,
     read_count,
 )
-from workers.social_recording.generators.telegram_graph import (
+from workers.social_recording.generators.telegram.graph import (
     Sighting,
     is_private,
     message_graph,
     sighting_graph,
     venue_group,
 )
-from workers.social_recording.generators.telegram_page import (
+from workers.social_recording.generators.telegram.page import (
     Card,
     CardKind,
     Message,

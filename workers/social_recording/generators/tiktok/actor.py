@@ -17,8 +17,7 @@ from workers.http.client import OutboundClient
 from workers.http.messages import Request
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
-from workers.social_recording.generators.apify import Apify
-from workers.social_recording.generators.apify_answers import (
+from workers.social_recording.generators.apify.answers import (
     SOURCE,
     ActorItem,
     Findings,
@@ -26,6 +25,7 @@ from workers.social_recording.generators.apify_answers import (
     Question,
     record_path,
 )
+from workers.social_recording.generators.apify.transport import Apify
 from workers.social_recording.generators.foreign_json import (
     ONLY_READABLE,
     OR_NONE,
@@ -44,8 +44,8 @@ from workers.social_recording.generators.foreign_json import (
 from workers.social_recording.generators.generator import FetchContext
 from workers.social_recording.generators.short_links import graph_of_place, public_url
 from workers.social_recording.generators.text_links import link_meant, links_in_prose, unique
-from workers.social_recording.generators.tiktok_places import SOURCE as TIKTOK
-from workers.social_recording.generators.tiktok_places import ShortLinks, is_supported, time_of_id
+from workers.social_recording.generators.tiktok.places import SOURCE as TIKTOK
+from workers.social_recording.generators.tiktok.places import ShortLinks, is_supported, time_of_id
 from workers.social_recording.object_graph import (
     AccountDraft,
     ContentDraft,

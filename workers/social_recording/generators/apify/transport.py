@@ -22,7 +22,7 @@ from workers.http.client import OutboundClient
 from workers.http.messages import Destination, Request, Response
 from workers.http.retry import PAID
 from workers.settings import Settings
-from workers.social_recording.generators.apify_answers import (
+from workers.social_recording.generators.apify.answers import (
     REASONS_OF_ENDS,
     SOURCE,
     Findings,
@@ -36,7 +36,7 @@ from workers.social_recording.generators.apify_answers import (
     read_runs,
     record_path,
 )
-from workers.social_recording.generators.apify_runs import RunMemory, RunNote
+from workers.social_recording.generators.apify.runs import RunMemory, RunNote
 from workers.social_recording.generators.generator import FetchContext
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from workers.http.retry import ONCE, SITE
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, Platform
 from workers.social_recording.generators.generator import FetchContext
-from workers.social_recording.generators.rdap import DomainAges, Registration
 from workers.social_recording.generators.text_links import unique
 from workers.social_recording.generators.verdicts import http_error, rate_limited
-from workers.social_recording.generators.web_page import PageFacts, read_page
+from workers.social_recording.generators.web.page_facts import PageFacts, read_page
+from workers.social_recording.generators.web.rdap import DomainAges, Registration
 from workers.social_recording.object_graph import ContentDraft, JSONValue, ObjectGroup, SocialObjectGraph
 from workers.social_recording.routing import Route, normalize, registrable_domain, route
 

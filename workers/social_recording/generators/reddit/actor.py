@@ -12,8 +12,8 @@ from workers.errors import FetchFailed, TargetGone
 from workers.http.client import OutboundClient
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform, VenueSubtype
-from workers.social_recording.generators.apify import Apify
-from workers.social_recording.generators.apify_answers import SOURCE, ActorItem, Findings, Item, Question
+from workers.social_recording.generators.apify.answers import SOURCE, ActorItem, Findings, Item, Question
+from workers.social_recording.generators.apify.transport import Apify
 from workers.social_recording.generators.foreign_json import (
     Id,
     MaybeCount,
@@ -25,9 +25,9 @@ from workers.social_recording.generators.foreign_json import (
     read_as,
 )
 from workers.social_recording.generators.generator import FetchContext
-from workers.social_recording.generators.reddit_answers import COMMENT, DELETED, REMOVED, MaybeName
-from workers.social_recording.generators.reddit_places import is_share_link, is_supported
-from workers.social_recording.generators.reddit_verdicts import PROFILE_PREFIX
+from workers.social_recording.generators.reddit.answers import COMMENT, DELETED, REMOVED, MaybeName
+from workers.social_recording.generators.reddit.places import is_share_link, is_supported
+from workers.social_recording.generators.reddit.verdicts import PROFILE_PREFIX
 from workers.social_recording.generators.short_links import public_url
 from workers.social_recording.generators.text_links import links_in_prose
 from workers.social_recording.object_graph import (

@@ -15,20 +15,20 @@ from workers.http.client import OutboundClient
 from workers.http.messages import Destination, Redirects, Request, Response
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
-from workers.social_recording.generators.apify import Apify
+from workers.social_recording.generators.apify.transport import Apify
 from workers.social_recording.generators.generator import FetchContext
-from workers.social_recording.generators.reddit_actor import RedditActorGenerator
-from workers.social_recording.generators.reddit_answers import (
+from workers.social_recording.generators.reddit.actor import RedditActorGenerator
+from workers.social_recording.generators.reddit.answers import (
     COMMENT,
     post_graph,
     subreddit_graph,
     user_graph,
     with_details,
 )
-from workers.social_recording.generators.reddit_login import SOURCE as LOGIN
-from workers.social_recording.generators.reddit_login import AccessTokens, user_agent
-from workers.social_recording.generators.reddit_places import is_share_link, is_supported
-from workers.social_recording.generators.reddit_verdicts import (
+from workers.social_recording.generators.reddit.login import SOURCE as LOGIN
+from workers.social_recording.generators.reddit.login import AccessTokens, user_agent
+from workers.social_recording.generators.reddit.places import is_share_link, is_supported
+from workers.social_recording.generators.reddit.verdicts import (
     SOURCE,
     author_of,
     judge,

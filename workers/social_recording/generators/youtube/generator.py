@@ -16,7 +16,7 @@ from workers.http.messages import Destination, LargeBody, Request, Response
 from workers.settings import Settings
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
 from workers.social_recording.generators.generator import FetchContext
-from workers.social_recording.generators.youtube_data import (
+from workers.social_recording.generators.youtube.data import (
     CHANNELS,
     SOURCE,
     VIDEOS,
@@ -28,7 +28,7 @@ from workers.social_recording.generators.youtube_data import (
     listed_video,
     video_graph,
 )
-from workers.social_recording.generators.youtube_site import (
+from workers.social_recording.generators.youtube.site import (
     SITE_SOURCE,
     channel_of_page,
     judge_oembed,

@@ -1,0 +1,1 @@
+"""Apify: runs of paid actors, each paid once."""

@@ -1,0 +1,1 @@
+"""Telegram: what its pages show, and the Bot API with a token."""

@@ -1,0 +1,1 @@
+"""TikTok: oEmbed for nothing, an actor for numbers and ids."""

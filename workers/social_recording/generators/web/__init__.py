@@ -1,0 +1,1 @@
+"""The web: a site's own page, and how old its domain is."""

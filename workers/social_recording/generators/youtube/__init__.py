@@ -1,0 +1,1 @@
+"""YouTube: the Data API with a key, titles from oEmbed without one."""
