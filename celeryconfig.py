@@ -27,6 +27,7 @@ task_routes = {
     "converge.social_recording.retry": {"queue": "jobs"},
     "converge.social_recording.record_token": {"queue": "records"},
     "converge.social_recording.retry_url": {"queue": "records"},
+    "converge.social_recording.record_live_token": {"queue": "records"},
     "converge.schedule.retry_sweep": {"queue": "jobs"},
 }
 

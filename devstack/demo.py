@@ -21,7 +21,7 @@ from devstack.sandbox.client import Calls, SandboxClient
 from devstack.stack import PARTS, Stack
 from workers.progress_bar import progress_bar
 
-DEMO_PARTS = tuple(part for part in PARTS if part != "flower")
+DEMO_PARTS = tuple(part for part in PARTS if part not in ("stream", "flower"))
 RECONCILE_BODY = {
     "startDate": "2026-01-01T00:00:00Z",
     "endDate": "2026-02-01T00:00:00Z",

@@ -100,6 +100,11 @@ class ManagedProcess:
         """Whether the child was started and has not ended."""
         return self._child is not None and self._ended_with() is None
 
+    @property
+    def status(self) -> int | None:
+        """The exit status of a child that has ended by itself, negative for a signal; None while it runs."""
+        return self._ended_with()
+
     def start(self) -> None:
         """Start the child and return when it is ready.
 

@@ -64,6 +64,19 @@ def beat(env: Mapping[str, str], logs: Path, *, schedule_file: Path) -> ManagedP
     )
 
 
+def stream(env: Mapping[str, str], logs: Path, *, name: str = "stream") -> ManagedProcess:
+    """The consumer of the live stream."""
+    return ManagedProcess(
+        name=name,
+        argv=[sys.executable, "-m", "workers.cli", "stream"],
+        env=env,
+        cwd=CHECKOUT,
+        log_file=logs / f"{name}.log",
+        ready=lambda process: process.logged("the stream is consumed"),
+        start_deadline_s=START_DEADLINE_S,
+    )
+
+
 def api(env: Mapping[str, str], logs: Path) -> Callable[[int], ManagedProcess]:
     """The API, for a port."""
     argv = [sys.executable, "-m", "gunicorn", "app.wsgi:app", "-k", "gthread", "-w", "2", "--threads", "8"]

@@ -45,6 +45,7 @@ def _print_addresses(out: Console, stack: Stack) -> None:
         f"Redis    {stack.valkey.url}",
         f"MongoDB  {stack.mongo.url}",
         f"logs     {stack.logs}",
+        f"stream   LPUSH token.flow at {stack.environ['BROKER_URL']}",
         "",
         "Try it:",
         f"  curl -s -X POST {stack.api_url}/api/v1/internal/social-recording/reconcile \\",

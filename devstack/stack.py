@@ -1,8 +1,8 @@
 """Everything Converge needs, and Converge itself, on this machine.
 
-Owns the order: stores, sandbox, migration, workers, beat, API, dashboard; and back in reverse. Never leaves
-anything behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is taken
-and, unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
+Owns the order: stores, sandbox, migration, workers, beat, stream, API, dashboard; and back in reverse. Never
+leaves anything behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is
+taken and, unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
 
     with Stack(parts=STORES + ("sandbox",)) as stack:
         requests.get(stack.sandbox_url + "/_sandbox/calls")
@@ -35,7 +35,7 @@ from devstack.server import Server, plain_environ
 from devstack.valkey import ValkeyServer
 
 STORES = ("valkey", "mongo", "postgres")
-PARTS = (*STORES, "sandbox", "migrate", "worker", "beat", "api", "flower")
+PARTS = (*STORES, "sandbox", "migrate", "worker", "beat", "stream", "api", "flower")
 WORKER_THREADS = 24
 FLOWER_USER = "converge"
 GROUP_IDS = "1,2"
@@ -209,6 +209,10 @@ class Stack:
                 self.start_worker()
         if "beat" in self.parts:
             process = programs.beat(self.environ, self.logs, schedule_file=self.folder / "beat-schedule")
+            process.start()
+            self._add(process)
+        if "stream" in self.parts:
+            process = programs.stream(self.environ, self.logs)
             process.start()
             self._add(process)
         if "api" in self.parts:

@@ -12,6 +12,7 @@ from celery.exceptions import Ignore
 from workers import logs
 from workers.jobs.run import SecondDelivery
 from workers.settings import Settings, SettingsError, read_settings
+from workers.worker_end import ReturnWaitingTasks
 
 TASK_MODULES = ("workers.jobs.tasks", "workers.social_recording.tasks")
 
@@ -51,6 +52,7 @@ def create_celery(settings: Callable[[], Settings], *, polls_only: bool = False)
     celery: Celery[Task[..., Any]] = Celery("converge", include=list(TASK_MODULES), task_cls=GuardedTask)
     celery.config_from_object("celeryconfig")
     celery.add_defaults(lambda: _from_settings(settings))
+    celery.steps["worker"].add(ReturnWaitingTasks)
     if polls_only:
         celery.conf.update(_impatient(celery.conf))
     return celery

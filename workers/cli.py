@@ -9,6 +9,7 @@ import dataclasses
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -17,6 +18,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from pydantic import ValidationError
+from redis.exceptions import RedisError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,14 +28,17 @@ from workers.clock import to_iso
 from workers.errors import ConvergeError
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
+from workers.logs import configure as configure_logs
 from workers.mongo import connect
+from workers.process_end import cut_off_after, end_when_told
 from workers.progress_bar import progress_bar
 from workers.schema import migrate as migrate_indexes
-from workers.services import JobAccess, open_job_access
+from workers.services import JobAccess, connect_redis, open_job_access, open_stream
 from workers.settings import Settings, SettingsError, read_settings
 from workers.social_graph.graph_reader import GraphReader, TokenView
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
+from workers.social_recording.stream_pulse import host_name, live_consumers, stream_counts
 from workers.solana_backfill.canonical import canonical_transaction
 
 T = TypeVar("T")
@@ -41,6 +46,8 @@ T = TypeVar("T")
 FAILED, MISUSED = 1, 2
 POLL_S = 0.5
 PAGE_SIZE = 200
+# Brokers that hang while the consumer of the stream leaves them; otherwise it takes two seconds.
+STREAM_STOP_LIMIT_S = 15
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 jobs_commands = typer.Typer(no_args_is_help=True, help="Look at jobs, cancel one.")
@@ -177,6 +184,24 @@ def retry(
     _run_job(settings, lambda access: access.jobs.submit(RETRY, request), as_json=as_json)
 
 
+@main.command()
+def stream(
+    check: Annotated[
+        bool, typer.Option("--check", help="Do not consume; say whether a consumer on this host is alive.")
+    ] = False,
+) -> None:
+    """Turn messages about moving tokens into recordings, until it is told to end."""
+    settings = _settings()
+    if check:
+        _check_stream(settings)
+        return
+    configure_logs()
+    ending = threading.Event()
+    end_when_told(ending)
+    cut_off_after(ending, STREAM_STOP_LIMIT_S, lambda: None)
+    open_stream(settings, ending).run()
+
+
 @jobs_commands.command("list")
 def list_jobs(
     kind: str | None = None,
@@ -301,6 +326,21 @@ def release_lease(
     is_released = _ask(lambda access: access.leases.release(name, holder))
     if not is_released:
         _end("this holder does not have the lease (any more)", FAILED)
+
+
+def _check_stream(settings: Settings) -> None:
+    """Show the consumers on this host and what the stream has brought; fail when there is none."""
+    try:
+        with connect_redis(settings, retries=1) as redis:
+            consumers, counts = live_consumers(redis, host_name()), stream_counts(redis)
+    except RedisError:
+        _end("Redis cannot be asked", FAILED)
+    for each in consumers:
+        state = f"since {to_iso(each.started_at)}, {each.waiting} waiting, {each.held} held"
+        out.print(_cell(f"{each.name} {state}"))
+    out.print(_cell(", ".join(f"{number} {fate}" for fate, number in counts.items()) or "no message yet"))
+    if not consumers:
+        _end("no consumer of the stream is alive on this host", FAILED)
 
 
 def _show_token(view: TokenView) -> None:

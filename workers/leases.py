@@ -146,6 +146,23 @@ class LeaseStore:
         except STORE_AWAY:
             lease.lost.set()
 
+    def give_back_all(self) -> list[str]:
+        """Give back every lease at once, for a process that ends with unfinished work; return their names.
+
+        Each is marked lost first, so that whoever works under it stops writing.
+        """
+        with self._guard:
+            held = sorted(self._held, key=lambda lease: lease.name)
+            self._held.clear()
+        for lease in held:
+            lease.lost.set()
+        for lease in held:
+            try:
+                self._release(keys=[KEY_PREFIX + lease.name], args=[lease.owner])
+            except STORE_AWAY:
+                log.warning("a lease is left to expire", extra={"lease": lease.name})
+        return [lease.name for lease in held]
+
     def _try(self, name: str, owner: str, ttl_ms: int) -> bool:
         try:
             return bool(self._acquire(keys=[KEY_PREFIX + name], args=[owner, ttl_ms]))

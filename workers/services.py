@@ -6,6 +6,8 @@ Building opens no connection; each client connects with its first call.
 from __future__ import annotations
 
 import functools
+import logging
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,6 +20,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry as RedisRetry
 
+from workers import process_end
 from workers.celery_app import app as worker_celery
 from workers.celery_app import create_celery
 from workers.clock import Clock
@@ -45,13 +48,19 @@ from workers.social_recording.generators.apify.runs import RedisRunMemory
 from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
+from workers.social_recording.live import LiveRecording, LiveRequests
 from workers.social_recording.reconcile import Reconcile
 from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import Retry, URLRetrier
 from workers.social_recording.routing import registrable_domain
+from workers.social_recording.stream import StreamConsumer, TokenFlowIntake
+from workers.social_recording.stream_broker import StreamBroker
+from workers.social_recording.stream_pulse import StreamPulse
 from workers.social_recording.sweep import RetrySweep
 from workers.social_recording.tracker import TrackerClient
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, obstacle_to
+
+log = logging.getLogger(__name__)
 
 JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
 SECONDS_PER_DAY = 86_400
@@ -136,6 +145,33 @@ def open_job_access(settings: Settings) -> JobAccess:
     return JobAccess(settings, Clock(), CeleryMessenger(celery), connect_redis(settings, retries=1))
 
 
+def open_stream(settings: Settings, ending: threading.Event) -> StreamConsumer:
+    """The consumer of the live stream, for a process of its own; it runs until `ending` is set."""
+    clock = Clock()
+    redis = connect_redis(settings, retries=1)
+    celery = create_celery(lambda: settings, polls_only=True)
+    broker = StreamBroker(
+        settings.stream_broker_url,
+        queue=settings.stream_queue,
+        redeliver_after_s=settings.stream_redeliver_after_s,
+        dead_letters_max=settings.stream_dead_letters_max,
+    )
+    intake = TokenFlowIntake(
+        redis,
+        LiveRequests(CeleryMessenger(celery)),
+        threshold=settings.social_record_af_investor_threshold,
+        repeat_after_s=settings.stream_repeat_after_s,
+    )
+    return StreamConsumer(
+        broker=broker,
+        intake=intake,
+        pulse=StreamPulse(redis, clock),
+        clock=clock,
+        prefetch=settings.stream_prefetch,
+        ending=ending,
+    )
+
+
 class Services:
     """What a worker process needs."""
 
@@ -144,7 +180,7 @@ class Services:
         self.shutdown = threading.Event()
         self.redis = redis = connect_redis(settings, retries=3)
         access = JobAccess(settings, clock, messenger, redis)
-        leases = LeaseStore(redis, clock)
+        self.leases = leases = LeaseStore(redis, clock)
         database = connect(settings)
         tokens = TokenRepository(database, clock)
         limiter = SourceLimiter.of(settings, redis, domain_of=registrable_domain)
@@ -193,6 +229,7 @@ class Services:
             clock=clock,
             limits=limits,
         )
+        self.live = LiveRecording(self.recorder)
         self.retrier = URLRetrier(
             leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits
         )
@@ -210,6 +247,10 @@ class Services:
         )
         self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
 
+    def give_back(self) -> None:
+        """Give all leases back, for an end that leaves work unfinished."""
+        log.error("leases of unfinished work are given back", extra={"leases": self.leases.give_back_all()})
+
 
 @functools.cache
 def _build_services() -> Services:
@@ -225,9 +266,18 @@ def get_services() -> Services:
         return _build_services()
 
 
+@signals.worker_ready.connect
+def _prepare_to_end(**_: object) -> None:
+    """Celery's cold shutdown waits for every thread, so SIGQUIT is ours; and a clean end has a limit."""
+    services = get_services()
+    process_end.end_at_once_at(signal.SIGQUIT)
+    process_end.cut_off_after(services.shutdown, services.settings.stop_limit_s, services.give_back)
+
+
 @signals.worker_shutting_down.connect
 def _stop_handing_out(**_: object) -> None:
-    """Let running jobs end: what is in work is finished, nothing new is started."""
+    """Let running jobs end: what is in work is finished, nothing new starts. A second signal is the last."""
+    process_end.end_at_once_when_told_again()
     get_services().shutdown.set()
 
 

@@ -86,6 +86,7 @@ def _limits_text(text: str) -> str:
 
 HTTPURL = Annotated[str, AfterValidator(_http_url)]
 RedisURL = Annotated[str, _url_of("redis", "rediss")]
+StreamURL = Annotated[str, _url_of("redis", "rediss", "amqp", "amqps")]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_header_safe)]
 PathSecret = Annotated[SecretStr, AfterValidator(_path_safe)]
 SourceLimits = Annotated[str, AfterValidator(_limits_text)]
@@ -126,11 +127,20 @@ class Settings(BaseSettings):
     job_heartbeat_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     job_target_budget_s: int = Field(default=300, ge=1, le=3600)
     job_grace_s: int = Field(default=15, ge=1, le=300)
+    worker_stop_limit_s: int | None = Field(default=None, ge=1, le=7200)
 
     # the tracker
     tracker_base_url: HTTPURL
     tracker_api_key: HeaderSecret
     tracker_timeout_ms: int = Field(default=5000, ge=100, le=60_000)
+
+    # the live stream
+    stream_url: StreamURL | None = Field(default=None, repr=False)
+    stream_queue: str = Field(default="token.flow", pattern=r"^[A-Za-z0-9._:-]{1,100}$")
+    stream_prefetch: int = Field(default=16, ge=1, le=1000)
+    stream_redeliver_after_s: int = Field(default=60, ge=1, le=3600)
+    stream_repeat_after_s: int = Field(default=300, ge=1, le=86_400)
+    stream_dead_letters_max: int = Field(default=1000, ge=1, le=1_000_000)
 
     # social recording
     social_record_af_group_ids: Annotated[tuple[str, ...], NoDecode] = Field(min_length=1)
@@ -234,6 +244,16 @@ class Settings(BaseSettings):
         values = (getattr(self, name) for name in type(self).model_fields)
         in_urls = [key for endpoint in self.solana_endpoints or () for key in endpoint.secrets]
         return (*(value.get_secret_value() for value in values if isinstance(value, SecretStr)), *in_urls)
+
+    @property
+    def stream_broker_url(self) -> str:
+        """Where the live messages come from: the broker, unless STREAM_URL says otherwise."""
+        return self.stream_url or self.broker_url
+
+    @property
+    def stop_limit_s(self) -> int:
+        """How long a worker that was told to end may take, in seconds; by default what a target may take."""
+        return self.worker_stop_limit_s or self.job_target_budget_s + self.job_grace_s
 
     @property
     def schedule_is_on(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import celeryconfig
+from workers.cli import STREAM_STOP_LIMIT_S
 from workers.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,7 +26,14 @@ LONG_RUNNING = tuple(name for name in SERVICES if name not in ONE_SHOT)
 COMPOSE_ONLY = {"FLOWER_BASIC_AUTH", "POSTGRES_PASSWORD"}
 SETTINGS = {name.upper(): field for name, field in Settings.model_fields.items()}
 # In a network of containers these differ from the defaults for one machine.
-ADDRESSES = {"BROKER_URL", "RESULT_BACKEND_URL", "REDIS_URL", "MONGO_URL", "APP_ENV"}
+ADDRESSES = {
+    "BROKER_URL",
+    "RESULT_BACKEND_URL",
+    "REDIS_URL",
+    "MONGO_URL",
+    "FUNDING_DATABASE_URL",
+    "APP_ENV",
+}
 
 
 def example() -> Iterator[tuple[str, str, bool]]:
@@ -165,6 +173,15 @@ def test_mongo_is_a_replica_set_that_its_health_check_makes() -> None:
     assert "replicaSet=rs0" in SERVICES["api"]["environment"]["MONGO_URL"]
 
 
+def test_the_purchases_are_in_the_bundled_database_unless_another_one_is_named() -> None:
+    url = SERVICES["worker-records"]["environment"]["FUNDING_DATABASE_URL"]
+    postgres = SERVICES["postgres"]["environment"]
+    user, database = postgres["POSTGRES_USER"], postgres["POSTGRES_DB"]
+    assert url == (
+        f"${{FUNDING_DATABASE_URL:-postgresql://{user}:${{POSTGRES_PASSWORD}}@postgres:5432/{database}}}"
+    )
+
+
 def test_each_queue_has_workers_and_jobs_share_theirs_with_nothing() -> None:
     workers = {name: queues_of(SERVICES[name]) for name in SERVICES if name.startswith("worker-")}
     assert workers["worker-jobs"] == ["jobs"]
@@ -193,8 +210,20 @@ def test_the_dashboard_only_shows_and_asks_for_a_login() -> None:
     assert "--read_only=true" in SERVICES["flower"]["command"]
 
 
-def test_the_stream_waits_behind_its_profile() -> None:
-    assert [name for name in SERVICES if "profiles" in SERVICES[name]] == ["stream"]
+def test_the_stream_runs_like_all_others_and_is_asked_whether_it_lives() -> None:
+    assert [name for name in SERVICES if "profiles" in SERVICES[name]] == []
+    assert SERVICES["stream"]["command"] == ["converge", "stream"]
+    assert SERVICES["stream"]["healthcheck"]["test"] == ["CMD", "converge", "stream", "--check"]
+    assert int(SERVICES["stream"]["stop_grace_period"].removesuffix("s")) > STREAM_STOP_LIMIT_S
+
+
+def test_a_worker_gives_up_its_clean_end_before_it_is_killed() -> None:
+    settings = Settings.model_validate(
+        {"app_secret_key": "k", "tracker_base_url": "https://t.example", "tracker_api_key": "k"}
+        | {"social_record_af_group_ids": "1"}
+    )
+    for name in ("worker-jobs", "worker-records"):
+        assert settings.stop_limit_s < int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
 
 
 def test_the_image_has_locked_dependencies_no_root_and_no_shell_between_us_and_a_signal() -> None:

@@ -34,6 +34,8 @@ PROCESSES = {
         *("--start", "2026-01-01T00:00:00Z", "--end", "2026-01-02T00:00:00Z"),
     ),
     "tokens": (*PYTHON, "workers.cli", "tokens", NOBODYS),
+    "stream": (*PYTHON, "workers.cli", "stream"),
+    "stream --check": (*PYTHON, "workers.cli", "stream", "--check"),
 }
 GOOD = {
     "APP_SECRET_KEY": "a-key",
@@ -257,10 +259,13 @@ def retry_jobs(operator: Operator) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_schedule_has_one_hourly_entry_and_only_where_it_is_on() -> None:
+def test_the_schedule_has_one_hourly_and_one_nightly_run_and_only_where_it_is_on() -> None:
     on = create_celery(lambda: make_settings(app_env="prod")).conf.beat_schedule
-    assert list(on) == ["retry-sweep"]
-    [entry] = on.values()
-    assert entry["task"] == "converge.schedule.retry_sweep"
-    assert entry["schedule"] == crontab(minute=7)
+    assert {name: entry["task"] for name, entry in on.items()} == {
+        "retry-sweep": "converge.schedule.retry_sweep",
+        "funding-counter-reconciliation": "converge.schedule.funding_reconciliation",
+        "funding-counter-reconciliation-again": "converge.schedule.funding_reconciliation",
+    }
+    assert on["retry-sweep"]["schedule"] == crontab(minute=7)
+    assert on["funding-counter-reconciliation"]["schedule"] == crontab(hour=2, minute=30)
     assert create_celery(lambda: make_settings(app_env="dev")).conf.beat_schedule == {}

@@ -25,6 +25,7 @@ class Crew:
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
+        self.environ, self.logs = stack.environ, stack.logs
         self.workers: list[ManagedProcess] = []
 
     def hire(self, queues: str = "jobs,records", *, threads: int = 8, **environ: str) -> ManagedProcess:
@@ -41,6 +42,14 @@ class Crew:
         worker.start()
         self.workers.append(worker)
         return worker
+
+    def listen(self, **environ: str) -> ManagedProcess:
+        """Start a consumer of the stream, without waiting for it to reach its broker."""
+        consumer = programs.stream({**self.environ, **environ}, self.logs, name=f"stream-{next(_numbers)}")
+        consumer = replace(consumer, ready=lambda process: process.logged("the stream"))
+        consumer.start()
+        self.workers.append(consumer)
+        return consumer
 
     def holder_of(self, operator: Operator, token: Token) -> ManagedProcess:
         """The worker that holds the token's lease, as soon as one does: leases name the pid."""

@@ -10,6 +10,7 @@ from workers.celery_app import app
 from workers.jobs.fan_out import Assignment
 from workers.services import get_services
 from workers.social_recording.job_kinds import RECONCILE, RETRY
+from workers.social_recording.live import RECORD_LIVE_TOKEN_TASK
 from workers.social_recording.reconcile import RECORD_TOKEN_TASK
 from workers.social_recording.retry import RETRY_URL_TASK, candidate_from_json
 
@@ -42,6 +43,12 @@ def retry_url(assignment: dict[str, str | int], candidate: dict[str, str | int |
     services = get_services()
     member, url = Assignment.from_json(assignment), candidate_from_json(candidate)
     services.desk.run(member, lambda: services.retrier.retry(url, member.job_id))
+
+
+@app.task(name=RECORD_LIVE_TOKEN_TASK)
+def record_live_token(address: str) -> None:
+    """Record one token that the stream has brought."""
+    get_services().live.record(address)
 
 
 @app.task(name="converge.schedule.retry_sweep")
