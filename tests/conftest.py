@@ -16,6 +16,8 @@ from devstack.mongo import MongoServer
 from devstack.postgres import PostgresServer
 from devstack.valkey import ValkeyServer
 from workers.clock import Clock
+from workers.funding.database import open_database
+from workers.funding.migrations import migrate
 from workers.mongo import MongoDatabase, connect
 from workers.settings import Settings
 
@@ -89,6 +91,18 @@ def funding_url(postgres: PostgresServer) -> Iterator[str]:
     """The address of an own, empty database of the session's server, dropped afterwards."""
     name = f"t{uuid.uuid4().hex}"
     yield postgres.create_database(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def funding_database(postgres: PostgresServer) -> Iterator[str]:
+    """The address of a database with the tables of fundings; making one takes a second."""
+    name = f"f{uuid.uuid4().hex}"
+    url = postgres.create_database(name)
+    engine = open_database(url, timeout_ms=5000)
+    assert migrate(engine).is_as_written
+    engine.dispose()
+    yield url
     postgres.drop_database(name)
 
 

@@ -15,7 +15,7 @@ from app.process import this_process
 from app.specification import NEEDS_KEY, SUBMIT_ANSWERS, answer, json_body, problem, problems
 from workers.funding.assembly import NOT_CONFIGURED, BlockedFunding
 from workers.funding.job_kinds import FUNDING_RECONCILE, FundingReconcileRequest
-from workers.funding.tables import PROPERTY_ID_PATTERN
+from workers.funding.vocabulary import PROPERTY_ID_PATTERN
 
 PAGE_SIZE_MAX = 200
 _NOT_CONFIGURED = problem(501, code=NOT_CONFIGURED, meaning="FUNDING_DATABASE_URL is not set here.")

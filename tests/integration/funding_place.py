@@ -23,7 +23,6 @@ import pytest
 from redis import Redis
 from sqlalchemy import Engine, insert, select, text, update
 
-from devstack.postgres import PostgresServer
 from tests.conftest import FakeClock, make_settings
 from workers.clock import Clock
 from workers.funding.alerts import FundingAlerts
@@ -31,7 +30,6 @@ from workers.funding.counters import FundingCounters, auto_invest_key, purchased
 from workers.funding.database import open_database
 from workers.funding.evaluate import BrickCounts
 from workers.funding.fundings import Block, Fundings
-from workers.funding.migrations import migrate
 from workers.funding.passes import PurchasePasses
 from workers.funding.purchases import Order, Purchases
 from workers.funding.reconciliation import PropertyOutcome, PropertyReconciler, ReconciliationLimits
@@ -167,7 +165,7 @@ class FundingPlace:
 
         `counters` is what Redis says, by default the truth.
         """
-        property_id = f"property-{next(_numbers)}"
+        property_id = str(columns.pop("property_id", f"property-{next(_numbers)}"))
         started_at = self.clock.now() - timedelta(days=30)
         values: dict[str, Any] = {"started_at": started_at, "ended_at": None, "blocked": None, **columns}
         published = {"publish_status": values.pop("publish_status", "published")}
@@ -306,31 +304,19 @@ def channel() -> Iterator[Channel]:
         yield channel
 
 
-@pytest.fixture(scope="session")
-def funding_database(postgres: PostgresServer) -> Iterator[str]:
-    """The address of a database with the tables of fundings; making one takes a second."""
-    name = f"f{uuid.uuid4().hex}"
-    url = postgres.create_database(name)
-    with closing_engine(url) as engine:
-        assert migrate(engine).is_as_written
-    yield url
-    postgres.drop_database(name)
-
-
 @contextmanager
-def closing_engine(url: str) -> Iterator[Engine]:
-    """An engine for as many threads as a test has."""
+def emptied_engine(url: str) -> Iterator[Engine]:
+    """The tables of fundings, empty, for as many threads as a test has."""
     engine = open_database(url, timeout_ms=DB_TIMEOUT_MS, connections_max=40)
+    with engine.begin() as connection:
+        connection.execute(text("TRUNCATE property, wallet CASCADE"))
     yield engine
     engine.dispose()
 
 
 @pytest.fixture
 def engine(funding_database: str) -> Iterator[Engine]:
-    """The tables of fundings, empty."""
-    with closing_engine(funding_database) as engine:
-        with engine.begin() as connection:
-            connection.execute(text("TRUNCATE property, wallet CASCADE"))
+    with emptied_engine(funding_database) as engine:
         yield engine
 
 

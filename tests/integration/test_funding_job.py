@@ -21,7 +21,6 @@ from tests.integration.funding_place import (
     FundingPlace,
     channel,
     engine,
-    funding_database,
     place,
 )
 from tests.waiting import wait_until
@@ -40,7 +39,7 @@ from workers.jobs.record import JobStore
 from workers.jobs.run import JobRunner
 from workers.leases import LeaseStore
 
-__all__ = ["channel", "engine", "funding_database", "place"]
+__all__ = ["channel", "engine", "place"]
 
 _numbers = itertools.count(70_000)
 

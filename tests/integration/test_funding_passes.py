@@ -11,14 +11,13 @@ from tests.integration.funding_place import (
     FundingPlace,
     channel,
     engine,
-    funding_database,
     place,
 )
 from workers.funding.passes import Assigned, PurchasePasses
 from workers.funding.reconciliation import Outcome
 from workers.funding.vocabulary import BlockReason, DeclineReason, PurchaseStatus
 
-__all__ = ["channel", "engine", "funding_database", "place"]
+__all__ = ["channel", "engine", "place"]
 
 HOUR = timedelta(hours=1)
 BLOCKS = list(BlockReason)

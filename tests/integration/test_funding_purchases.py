@@ -14,7 +14,6 @@ from tests.integration.funding_place import (
     FundingPlace,
     channel,
     engine,
-    funding_database,
     place,
 )
 from workers.errors import RetryableError
@@ -24,7 +23,7 @@ from workers.funding.purchases import Order
 from workers.funding.tables import PURCHASES, WALLET_TRANSACTIONS
 from workers.funding.vocabulary import BlockReason, DeclineReason, PurchaseStatus
 
-__all__ = ["channel", "engine", "funding_database", "place"]
+__all__ = ["channel", "engine", "place"]
 
 HOUR = timedelta(hours=1)
 BLOCKS = list(BlockReason)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import event, text
 
-from tests.integration.funding_place import FundingPlace, channel, engine, funding_database, place
+from tests.integration.funding_place import FundingPlace, channel, engine, place
 from tests.waiting import wait_until
 from workers.errors import RetryableError
 from workers.funding.counters import FundingCounters, Move, Written, auto_invest_key, purchased_key
@@ -23,7 +23,7 @@ from workers.funding.reconciliation import Outcome, PropertyReconciler, _Work
 from workers.funding.vocabulary import AlertReason
 from workers.leases import Lease
 
-__all__ = ["channel", "engine", "funding_database", "place"]
+__all__ = ["channel", "engine", "place"]
 
 
 class StandingStill(FundingCounters):

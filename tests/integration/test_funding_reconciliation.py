@@ -16,7 +16,6 @@ from tests.integration.funding_place import (
     alerts_in,
     channel,
     engine,
-    funding_database,
     place,
 )
 from workers.clock import Clock
@@ -28,7 +27,7 @@ from workers.funding.reconciliation import Outcome, property_lease
 from workers.funding.vocabulary import AlertReason, BlockReason, PurchaseStatus
 from workers.leases import LeaseStore
 
-__all__ = ["channel", "engine", "funding_database", "place"]
+__all__ = ["channel", "engine", "place"]
 
 WAITING = PurchaseStatus.WAITING_FOR_ASSIGNATION
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workers.funding.tables import PROPERTY_ID_PATTERN
+from workers.funding.vocabulary import PROPERTY_ID_PATTERN
 from workers.jobs.kinds import JobKind
 from workers.jobs.request_fields import DeadlineMs, DryRun, JobBody
 from workers.settings import Settings

@@ -21,8 +21,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-PROPERTY_ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
-
 METADATA = MetaData()
 
 PROPERTIES = Table(

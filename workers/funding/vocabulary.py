@@ -1,8 +1,10 @@
-"""The closed sets of words of the funding context. Pure."""
+"""The closed sets of words of the funding context, and what its ids look like. Pure."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+PROPERTY_ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
 
 
 class PublishStatus(StrEnum):
