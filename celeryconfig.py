@@ -29,6 +29,9 @@ task_routes = {
     "converge.social_recording.retry_url": {"queue": "records"},
     "converge.social_recording.record_live_token": {"queue": "records"},
     "converge.schedule.retry_sweep": {"queue": "jobs"},
+    "converge.funding.reconcile": {"queue": "jobs"},
+    "converge.funding.reconcile_property": {"queue": "records"},
+    "converge.schedule.funding_reconciliation": {"queue": "jobs"},
 }
 
 broker_transport_options = {
@@ -81,6 +84,17 @@ SCHEDULE = {
         "task": "converge.schedule.retry_sweep",
         "schedule": crontab(minute=7),
         "options": {"expires": 3300},
+    },
+    "funding-counter-reconciliation": {
+        "task": "converge.schedule.funding_reconciliation",
+        "schedule": crontab(hour=2, minute=30),
+        "options": {"expires": 3300},
+    },
+    # The same night's second and third try, each only when the one before left something to do.
+    "funding-counter-reconciliation-again": {
+        "task": "converge.schedule.funding_reconciliation",
+        "schedule": crontab(hour=2, minute="36,42"),
+        "options": {"expires": 300},
     },
 }
 beat_cron_starting_deadline = 3600

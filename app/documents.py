@@ -375,7 +375,7 @@ class ObjectTokens(_Document):
 
 
 class BrickCounters(_Document):
-    """Both counters of a property as Redis has them: text where there is no number, null where there is none."""
+    """Both counters of a property as Redis has them: a text that is no number, or null for a missing one."""
 
     purchased: int | str | None
     auto_invest: int | str | None
@@ -389,7 +389,7 @@ class BrickTruth(_Document):
 
 
 class BlockedFunding(_Document):
-    """A funding that sells nothing, with both sides as they are now. `blockedAt` is when it was first blocked."""
+    """A funding that sells nothing, with both sides as they are now; `blockedAt` is when that began."""
 
     property_id: Annotated[str, Field(examples=["harbour-quay-12"])]
     reason: BlockReason

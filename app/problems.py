@@ -17,6 +17,8 @@ from werkzeug.exceptions import HTTPException
 
 from app import documents
 from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound, RetryableError
+from workers.funding.assembly import NOT_CONFIGURED
+from workers.funding.errors import FundingNotConfigured, PropertyNotFound
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict
 from workers.social_graph.graph_reader import ObjectNotFound, TokenNotFound
 from workers.social_recording.explain import URLNotFound
@@ -35,10 +37,12 @@ TABLE: tuple[tuple[type[ConvergeError], int, str], ...] = (
     (TokenNotFound, 404, "TOKEN_NOT_FOUND"),
     (URLNotFound, 404, "URL_NOT_FOUND"),
     (ObjectNotFound, 404, "OBJECT_NOT_FOUND"),
+    (PropertyNotFound, 404, "PROPERTY_NOT_FOUND"),
     (NotFound, 404, "JOB_NOT_FOUND"),
+    (FundingNotConfigured, 501, NOT_CONFIGURED),
     (InvalidInput, 400, "VALIDATION"),
     (BrokerUnavailable, 503, "BROKER_UNAVAILABLE"),
-    # What is left of this family here is a store of the graph that does not answer.
+    # What is left of this family here is a store that a look-up needs and that does not answer.
     (RetryableError, 503, "STORE_UNAVAILABLE"),
 )
 # How a job that failed is answered to a caller that waited for it.
@@ -47,6 +51,7 @@ JOB_STATUS = {
     "LOCK_UNAVAILABLE": 503,
     "STORE_UNAVAILABLE": 503,
     "JOB_EXPIRED": 503,
+    NOT_CONFIGURED: 501,
 }
 Place: TypeAlias = Literal["pointer", "parameter", "header"]
 # Which part of a request a model reads, by the last word of the model's name; any other model is a body.
@@ -136,6 +141,11 @@ def of_converge_error(error: ConvergeError) -> Response:
     errors = []
     if isinstance(error, InvalidInput):
         errors = [in_body([error.field], detail=str(error), code=code.lower())]
+    elif isinstance(error, PropertyNotFound):
+        errors = [
+            in_body(["propertyIds"], detail=f"there is no property {each}", code=code.lower())
+            for each in error.property_ids
+        ]
     return Problem(status=status, code=code, detail=str(error), errors=errors).to_response()
 
 

@@ -81,6 +81,7 @@ _CODES = {
 }
 _DOCUMENTS = (
     documents.Alive,
+    documents.BlockedFundings,
     documents.Job,
     documents.JobList,
     documents.ObjectTokens,

@@ -26,6 +26,8 @@ from rich.text import Text
 from workers.base58 import is_public_key
 from workers.clock import to_iso
 from workers.errors import ConvergeError
+from workers.funding.assembly import BlockedFunding, migrate_fundings
+from workers.funding.job_kinds import FUNDING_RECONCILE, FundingReconcileRequest
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
 from workers.logs import configure as configure_logs
@@ -51,8 +53,10 @@ STREAM_STOP_LIMIT_S = 15
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 jobs_commands = typer.Typer(no_args_is_help=True, help="Look at jobs, cancel one.")
+funding_commands = typer.Typer(no_args_is_help=True, help="Counters of fundings: repair them, see blocks.")
 leases_commands = typer.Typer(no_args_is_help=True, help="Look at leases, take one from a dead holder.")
 main.add_typer(jobs_commands, name="jobs")
+main.add_typer(funding_commands, name="funding")
 main.add_typer(leases_commands, name="leases")
 out = Console()
 err = Console(stderr=True)
@@ -117,19 +121,24 @@ def demo() -> None:
 
 @main.command()
 def migrate(as_json: AsJSON = False) -> None:
-    """Create the missing indexes; report those that differ. Running it again changes nothing."""
+    """Create the missing indexes and tables; report those that differ. Running it again changes nothing."""
+    settings = _settings()
     try:
-        report = migrate_indexes(connect(_settings()))
+        report = migrate_indexes(connect(settings))
+        fundings = migrate_fundings(settings)
     except ConvergeError as exc:
         _end(str(exc), FAILED)
     found = dataclasses.asdict(report)
+    tables = None if fundings is None else dataclasses.asdict(fundings)
     if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps({**found, "fundings": tables}) + "\n")
     else:
-        for state, names in found.items():
-            if names:
-                out.print(f"{state}: {len(names)} ({', '.join(names)})", highlight=False, markup=False)
-    raise typer.Exit(0 if report.is_as_written else FAILED)
+        for kind, states in (("", found), ("fundings ", tables or {})):
+            for state, names in ((state, names) for state, names in states.items() if names):
+                line = f"{kind}{state}: {len(names)} ({', '.join(names)})"
+                out.print(line, highlight=False, markup=False)
+    is_as_written = report.is_as_written and (fundings is None or fundings.is_as_written)
+    raise typer.Exit(0 if is_as_written else FAILED)
 
 
 @main.command()
@@ -200,6 +209,49 @@ def stream(
     end_when_told(ending)
     cut_off_after(ending, STREAM_STOP_LIMIT_S, lambda: None)
     open_stream(settings, ending).run()
+
+
+@funding_commands.command("reconcile")
+def reconcile_fundings(
+    *,
+    property_id: Annotated[
+        list[str] | None, typer.Option("--property", help="whatever is sold of it; repeat for several")
+    ] = None,
+    deadline_ms: Annotated[int | None, typer.Option(help="1000 to 300000")] = None,
+    dry_run: DryRun = False,
+    as_json: AsJSON = False,
+) -> None:
+    """Bring the counters of nearly sold and of blocked fundings to the truth."""
+    settings = _settings()
+    request = _parse(
+        lambda: FundingReconcileRequest(
+            property_ids=property_id or None, deadline_ms=deadline_ms, dry_run=dry_run
+        )
+    )
+    _run_job(
+        settings,
+        lambda access: access.jobs.submit(FUNDING_RECONCILE, access.funding.complete(request)),
+        as_json=as_json,
+    )
+
+
+@funding_commands.command("blocked")
+def list_blocked(as_json: AsJSON = False) -> None:
+    """Show the fundings that sell nothing for the time being, with counters and truth."""
+    found = _ask(_all_blocked)
+    if as_json:
+        sys.stdout.write(json.dumps([each.to_json() for each in found]) + "\n")
+        return
+    table = Table("property", "reason", "since", "capacity", "waiting", "counters", "truth")
+    for each in found:
+        state, since = each.state, each.state.block and each.state.block.at
+        counters, truth = (
+            " + ".join(map(str, sides.to_json().values())) for sides in (each.counters, state.truth)
+        )
+        reason = state.block and state.block.reason.value
+        cells = (state.property_id, reason, since and to_iso(since), state.capacity, state.waiting)
+        table.add_row(*map(_cell, (*cells, counters, truth)))
+    out.print(table)
 
 
 @jobs_commands.command("list")
@@ -341,6 +393,15 @@ def _check_stream(settings: Settings) -> None:
     out.print(_cell(", ".join(f"{number} {fate}" for fate, number in counts.items()) or "no message yet"))
     if not consumers:
         _end("no consumer of the stream is alive on this host", FAILED)
+
+
+def _all_blocked(access: JobAccess) -> list[BlockedFunding]:
+    """The blocked fundings of all pages."""
+    found = page = access.funding.blocked(limit=PAGE_SIZE)
+    while len(page) == PAGE_SIZE:
+        page = access.funding.blocked(limit=PAGE_SIZE, after=page[-1].state.property_id)
+        found = [*found, *page]
+    return found
 
 
 def _show_token(view: TokenView) -> None:

@@ -24,7 +24,9 @@ from workers import process_end
 from workers.celery_app import app as worker_celery
 from workers.celery_app import create_celery
 from workers.clock import Clock
-from workers.errors import BrokerUnavailable
+from workers.errors import BrokerUnavailable, RetryableError
+from workers.funding.assembly import FundingAccess, FundingWork
+from workers.funding.job_kinds import FUNDING_RECONCILE
 from workers.http.client import OutboundClient
 from workers.http.limiter import SourceLimiter
 from workers.jobs.fan_out import FanOutLimits, MemberDesk
@@ -62,7 +64,7 @@ from workers.social_recording.url_collection import RecordingLimits, URLCollecto
 
 log = logging.getLogger(__name__)
 
-JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY)}
+JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY, FUNDING_RECONCILE)}
 SECONDS_PER_DAY = 86_400
 CANARY_WAIT_S = 2.0
 READY_TIMEOUT_S = 2.0
@@ -97,6 +99,7 @@ class JobAccess:
         )
         self.graph = GraphReader(self._database, clock)
         self.leases = LeaseBook(redis, clock)
+        self.funding = FundingAccess(settings, redis)
         self.explainer = URLExplainer(
             tokens=TokenRepository(self._database, clock),
             leases=self.leases,
@@ -113,9 +116,13 @@ class JobAccess:
         """Close the connections; for processes that go on without them, such as tests."""
         self._redis.close()
         self._database.client.close()
+        self.funding.close()
 
     def readiness(self) -> dict[str, str]:
-        """What is ready and what is not: `ok` or a few words for Redis, MongoDB and the workers."""
+        """What is ready and what is not: `ok` or a few words for each store and the workers.
+
+        PostgreSQL is asked only where there are fundings.
+        """
         state: dict[str, str] = {}
         try:
             silent = self._probe.silent_queues(wait_s=CANARY_WAIT_S)
@@ -130,6 +137,12 @@ class JobAccess:
             state["mongodb"] = "ok"
         except PyMongoError:
             state["mongodb"] = "not reachable"
+        if self.funding.is_configured:
+            try:
+                self.funding.ping()
+                state["postgresql"] = "ok"
+            except RetryableError:
+                state["postgresql"] = "not reachable"
         return state
 
 
@@ -216,6 +229,7 @@ class Services:
             lease_ttls_ms={
                 RECONCILE.name: settings.social_record_reconcile_lock_ttl_ms,
                 RETRY.name: settings.social_record_retry_lock_ttl_ms,
+                FUNDING_RECONCILE.name: settings.funding_reconcile_lock_ttl_ms,
             },
             shutdown=self.shutdown,
         )
@@ -246,6 +260,17 @@ class Services:
             backoff_factor=settings.social_record_retry_backoff_factor,
         )
         self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
+        self.funding = FundingWork(
+            settings,
+            redis=redis,
+            clock=clock,
+            leases=leases,
+            http=http,
+            messenger=messenger,
+            store=access.store,
+            jobs=access.jobs,
+            limits=fan_out,
+        )
 
     def give_back(self) -> None:
         """Give all leases back, for an end that leaves work unfinished."""

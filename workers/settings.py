@@ -72,6 +72,14 @@ def _path_safe(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _secret_url(secret: SecretStr) -> SecretStr:
+    """A URL that lets whoever has it in. Host and scheme are written small, as they are when it is asked."""
+    parts = urlsplit(secret.get_secret_value())
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+        raise ValueError("must be an http or https URL without user and fragment")
+    return SecretStr(parts._replace(netloc=parts.netloc.lower(), path=parts.path or "/").geturl())
+
+
 def _comma_free(secret: SecretStr) -> SecretStr:
     """A key that arrives twice in a request is joined by a comma, so a key must not hold one itself."""
     if "," in secret.get_secret_value():
@@ -89,6 +97,7 @@ RedisURL = Annotated[str, _url_of("redis", "rediss")]
 StreamURL = Annotated[str, _url_of("redis", "rediss", "amqp", "amqps")]
 HeaderSecret = Annotated[SecretStr, AfterValidator(_header_safe)]
 PathSecret = Annotated[SecretStr, AfterValidator(_path_safe)]
+SecretURL = Annotated[SecretStr, AfterValidator(_header_safe), AfterValidator(_secret_url)]
 SourceLimits = Annotated[str, AfterValidator(_limits_text)]
 
 
@@ -156,6 +165,19 @@ class Settings(BaseSettings):
     social_record_token_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
     social_record_url_lock_wait_ms: int = Field(default=30_000, ge=0, le=300_000)
     social_record_enable_paid: bool = False
+
+    # funding counters; without a database there are no fundings
+    funding_database_url: Annotated[str, _url_of("postgresql", "postgres", "postgresql+psycopg")] | None = (
+        Field(default=None, repr=False)
+    )
+    funding_database_timeout_ms: int = Field(default=10_000, ge=100, le=60_000)
+    funding_near_completion_ratio: float = Field(default=0.999, gt=0, le=1)
+    funding_deadline_ms: int = Field(default=240_000, ge=1000, le=300_000)
+    funding_counter_reconciliation_stabilization_delay_ms: int = Field(default=5000, ge=10, le=30_000)
+    funding_counter_reconciliation_skip_redis_counter_write: bool = False
+    funding_reconcile_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    funding_property_lock_ttl_ms: int = Field(default=60_000, ge=1000, le=600_000)
+    funding_alert_webhook_url: SecretURL | None = None
 
     # Solana; without endpoints nothing is backfilled
     solana_endpoints: Annotated[tuple[SolanaEndpoint, ...] | None, NoDecode] = None
@@ -235,8 +257,10 @@ class Settings(BaseSettings):
     def service_urls(self) -> tuple[str, ...]:
         """The base URLs of the services that are asked; they may lie inside our own network."""
         names = [name for name in type(self).model_fields if name.endswith("_base_url")]
+        urls = (*(getattr(self, name) for name in names), self.rdap_bootstrap_url)
+        webhook = self.funding_alert_webhook_url
         endpoints = [endpoint.url for endpoint in self.solana_endpoints or ()]
-        return (*(getattr(self, name) for name in names), self.rdap_bootstrap_url, *endpoints)
+        return (*urls, *endpoints) if webhook is None else (*urls, *endpoints, webhook.get_secret_value())
 
     @property
     def secrets(self) -> tuple[str, ...]:

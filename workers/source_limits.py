@@ -93,6 +93,9 @@ _DEFAULTS = {
     # https://docs.apify.com/api/v2#rate-limiting: 60 a second for one resource. How many runs may go on at
     # once depends on the plan; each holds a call.
     "apify": "60/second;10 at once",
+    # https://docs.slack.dev/apis/web-api/rate-limits: one message a second, with short bursts of more. What
+    # is said at once is said by one run, so a minute's worth may come in a burst.
+    "alert_webhook": "60/minute;5 at once",
     # Registries publish no figures. rdap.org, which stands in front of all of them, allows 10 in 10 s.
     "rdap": "10/10second;2 at once",
     # Politeness: about what a person with a browser causes.

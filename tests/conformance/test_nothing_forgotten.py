@@ -20,8 +20,6 @@ from workers.settings import Settings
 
 NOT_IMPORTED = {
     "gunicorn": "a program that is started",
-    "psycopg": "comes with the funding counters",
-    "sqlalchemy": "comes with the funding counters",
 }
 READ_BY_SETTINGS_ALONE = {"auth_disabled_in_prod_accepted": "it only lets AUTH_DISABLED pass in prod"}
 

@@ -285,6 +285,8 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
         "/api/v1/jobs/<jobId>/cancel",
         RECONCILE,
         RETRY,
+        "/api/v1/internal/funding/reconcile",
+        "/api/v1/internal/funding/blocked",
         "/api/v1/internal/social-recording/tokens/<address>",
         "/api/v1/internal/social-recording/objects/<kind>/<id>/tokens",
         "/api/v1/internal/social-recording/urls/explain",
