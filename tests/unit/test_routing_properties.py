@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.social_recording.routing import Rejection, links_in, normalize, route
-from workers.social_recording.routing.extraction import is_plain, links_meant
+from workers.social_recording.routing.extraction import links_meant
 from workers.social_recording.routing.hosts import SITES
-from workers.social_recording.routing.patterns import words
+from workers.social_recording.routing.normalize import parsed_url, plain_url
+from workers.social_recording.routing.parts import is_plain
+from workers.social_recording.routing.queries import words
 
 HOSTS = sorted({host for site in SITES for host in site.hosts} | {"example.com", "a.github.io", "localhost"})
 PIECES = words(
@@ -32,14 +34,19 @@ queries = st.lists(st.sampled_from(sorted(QUERIES)) | junk, max_size=4)
 def urls(draw: st.DrawFn) -> str:
     """Texts near to URLs of the known platforms."""
     scheme = draw(st.sampled_from(["https://", "http://", "", "hhttps://", "https:/", "http://https://"]))
-    prefix = draw(st.sampled_from(["", "www.", "m.", "old.", "name.", "www.www."]))
+    prefix = draw(st.sampled_from(["", "www.", "m.", "old.", "name.", "Name_x.", "www.www."]))
     path = "/".join(["", *draw(segments)])
     query = "&".join(draw(queries))
     fragment = draw(st.sampled_from(["", "#", "#top", "#/a", "#!/Name", "#@Name", "#-100123"]) | junk)
     return scheme + prefix + draw(st.sampled_from(HOSTS)) + path + (f"?{query}" if query else "") + fragment
 
 
-texts = st.one_of(urls(), st.text(), st.lists(urls() | junk, max_size=4).map(" ".join))
+texts = st.one_of(
+    urls(),
+    st.text(),
+    st.binary().map(lambda raw: raw.decode("utf-8", errors="surrogateescape")),
+    st.lists(urls() | junk, max_size=4).map(" ".join),
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -59,7 +66,7 @@ def test_normalizing_twice_changes_nothing_and_leads_to_the_same_place(text: str
     for first in links_in(text):
         if first.url is not None:
             again = normalize(first.url)
-            assert again == first
+            assert (again.url, again.reason) == (first.url, None)
             assert route(first.url).url == first.url
             assert again.url is not None
             assert route(again.url) == route(first.url)
@@ -71,11 +78,17 @@ def test_any_text_can_be_routed(text: str) -> None:
     assert route(text).key or not text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(urls())
 def test_the_short_way_for_plain_links_gives_what_the_long_way_gives(text: str) -> None:
     if is_plain(text):
         assert list(links_meant(text, None)) == [(text, text)]
+    short = plain_url(text)
+    if short is not None:
+        _, repaired = next(links_meant(text, None))
+        assert isinstance(repaired, str)
+        assert short == parsed_url(repaired)
+        assert links_in(text) == (normalize(text),)
 
 
 @settings(max_examples=200, deadline=None)

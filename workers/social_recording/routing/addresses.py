@@ -11,8 +11,11 @@ import ipaddress
 import ada_url
 
 INSIDE_NAMES = frozenset({"localhost", "localdomain", "local", "internal", "intranet", "home.arpa"})
+_BELOW_INSIDE_NAMES = tuple(f".{each}" for each in INSIDE_NAMES)
 # Addresses that carry an IPv4 address in their last 32 bits, which a gateway would open.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Names end in a letter: https://url.spec.whatwg.org/#ends-in-a-number-checker
+_ADDRESS_ENDS = (*"0123456789", "]")
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -39,11 +42,13 @@ def is_inside_host(host: str) -> bool:
 def is_inside_name(host: str) -> bool:
     """Whether a name is resolved by the machine or the local network, never by the public DNS."""
     name = host.rstrip(".")
-    return name in INSIDE_NAMES or name.endswith(tuple(f".{each}" for each in INSIDE_NAMES))
+    return name in INSIDE_NAMES or name.endswith(_BELOW_INSIDE_NAMES)
 
 
 def address_of(host: str) -> IPAddress | None:
     """The address that the host is, or None for a name."""
+    if not host.endswith(_ADDRESS_ENDS):
+        return None
     try:
         return ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -3,7 +3,7 @@
 It judges writing only: white space, brackets, punctuation, broken or doubled schemes, several links glued
 together, a handle in place of a link. Whether the result is an acceptable URL is decided elsewhere.
 
-Invariant: a text that `is_plain()` is its own only link.
+Invariant: a text that `parts.is_plain()` is its own only link.
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from workers.social_graph.vocabulary import Platform
+from workers.social_recording.routing.parts import LINK_MAX
 from workers.social_recording.routing.rejection import Rejection
 
-LINK_MAX = 2048
 LINKS_MAX = 100
 
-# The shape of nearly all links; nothing in it needs repair. No `:` behind the host, so no second link.
-_PLAIN = re.compile(
-    r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,5})?(?:/(?:[\w@~%+=&./?#$!-]*[\w@~%+=&/$-])?)?", re.ASCII
-)
 # Zero-width and direction marks, and controls that are no white space.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -37,6 +33,7 @@ _TRAILING = frozenset(".,;:!?'*|\\\u00b7\u2022\u200c\u200d\ufe0f") | frozenset(
 )
 _BRACKETS: Mapping[str, str] = {")": "(", "]": "[", "}": "{"}
 _OPENING = frozenset(_BRACKETS.values())
+_BRACKET = re.compile(r"[()\[\]{}]")
 
 # `https://` and what fingers make of it: hhttps://, ttps://, hxxp://, https:/, https//, https:https://.
 _SCHEME = re.compile(r"(?:[hgtx]{1,5}p{1,2}s{0,2}(?:[:;]+[/\\]*|/{2,}))+", re.IGNORECASE)
@@ -65,11 +62,6 @@ _HANDLE_URLS: Mapping[Platform, str] = {
 }
 
 
-def is_plain(text: str) -> bool:
-    """Whether the text is one link that needs no repair."""
-    return len(text) <= LINK_MAX and _PLAIN.fullmatch(text) is not None
-
-
 def links_meant(text: str, handles_of: Platform | None) -> Iterator[tuple[str, str | Rejection]]:
     """Yield each link as it was written, with the repaired URL or the reason why it is none.
 
@@ -79,10 +71,13 @@ def links_meant(text: str, handles_of: Platform | None) -> Iterator[tuple[str, s
     """
     words = [word for word in _SEPARATOR.split(_INVISIBLE.sub("", text)) if word]
     pieces = [piece for word in words[:LINKS_MAX] for piece in _unglued(word)]
+    if len(pieces) == 1:
+        yield pieces[0], _repair(pieces[0], handles_of)
+        return
     repaired = [(piece, _repair(piece, handles_of)) for piece in pieces[:LINKS_MAX]]
     is_list = not any(isinstance(outcome, Rejection) for _, outcome in repaired)
     for piece, outcome in repaired:
-        if len(repaired) == 1 or is_list or _is_meant_as_link(piece, outcome):
+        if is_list or _is_meant_as_link(piece, outcome):
             yield piece, outcome
 
 
@@ -102,6 +97,9 @@ def _unglued(word: str) -> Iterator[str]:
     A link inside another one's query, or below a path, is part of it. One right behind the same host is the
     host written twice.
     """
+    if word.find(":/", 6 if word.startswith(("https:/", "http:/")) else 0) < 0:
+        yield word
+        return
     start = 0
     for found in _INNER_SCHEME.finditer(word):
         at = found.start()
@@ -180,9 +178,10 @@ def _trimmed(piece: str) -> str:
 def _closing_at(text: str) -> int:
     """Where the first bracket closes that was not opened; the length when there is none."""
     opened: list[str] = []
-    for at, sign in enumerate(text):
+    for found in _BRACKET.finditer(text):
+        sign = found[0]
         if sign in _OPENING:
             opened.append(sign)
-        elif sign in _BRACKETS and (not opened or opened.pop() != _BRACKETS[sign]):
-            return at
+        elif not opened or opened.pop() != _BRACKETS[sign]:
+            return found.start()
     return len(text)

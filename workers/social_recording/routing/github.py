@@ -7,13 +7,15 @@ Logins and repository names ignore letter case.
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform
-from workers.social_recording.routing.patterns import QUERY, Field, Site, account, content, words
+from workers.social_recording.routing.patterns import QUERY, Field, Site, account, content
+from workers.social_recording.routing.queries import words
 
 _FIELDS = {
     # An underscore appears in the logins that companies manage.
-    "owner": Field(regex=r"[a-z0-9][a-z0-9_-]{0,38}", folds=True),
-    "repo": Field(regex=r"(?!\.{1,2}(?:\.git)*(?:/|\Z))[a-z0-9_.-]{1,100}?", folds=True),
-    "gist": Field(regex=r"[0-9a-f]{20,40}|\d{1,12}", folds=True),
+    "owner": Field(regex=r"[A-Za-z0-9][\w-]{0,38}", folds=True),
+    # `.git` behind a name is none of it. Most names have no full stop and need no such care.
+    "repo": Field(regex=r"[\w-]{1,100}(?=/|\Z)|(?!\.{1,2}(?i:\.git)*(?:/|\Z))[\w.-]{1,100}?", folds=True),
+    "gist": Field(regex=r"[0-9A-Fa-f]{20,40}|\d{1,12}", folds=True),
     "q": QUERY,
 }
 _ACCOUNT = "https://github.com/{owner}"
@@ -54,7 +56,14 @@ _RAW = Site(
     # Nobody has such a name, and under github.com it would be another place.
     reserved=_RESERVED,
     fields=_FIELDS,
-    patterns=(content(ContentSubtype.REPO, "/{owner}/{repo}/{any}{rest}", key="{owner}/{repo}", url=_REPO),),
+    patterns=(
+        content(
+            ContentSubtype.REPO,
+            r"/{owner}/{repo}(?:\.git)*/{any}{rest}",
+            key="{owner}/{repo}",
+            url=_REPO,
+        ),
+    ),
 )
 _GISTS = Site(
     platform=Platform.GITHUB,

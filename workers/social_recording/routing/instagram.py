@@ -6,11 +6,12 @@ A post, a reel and a tv video may share one code, but the URL says which it was 
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform
-from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content, words
+from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content
+from workers.social_recording.routing.queries import words
 
 _FIELDS = {
-    "handle": Field(regex=r"[a-z0-9_.]{1,30}", folds=True),
-    "code": Field(regex=r"[a-z0-9_-]{5,80}"),
+    "handle": Field(regex=r"[\w.]{1,30}", folds=True),
+    "code": Field(regex=r"[\w-]{5,80}"),
     "id": Field(regex=r"\d{5,25}"),
     "q": QUERY,
     "tag": TAG,

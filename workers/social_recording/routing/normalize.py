@@ -13,14 +13,24 @@ Invariant: `normalize(normalize(t).url).url == normalize(t).url`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 import ada_url
 
 from workers.social_graph.vocabulary import Platform
-from workers.social_recording.routing.extraction import LINK_MAX, is_plain, links_meant
-from workers.social_recording.routing.hosts import HostFacts, facts_of
-from workers.social_recording.routing.patterns import URLParts, clean_query, upper_escapes, with_query
+from workers.social_recording.routing.extraction import links_meant
+from workers.social_recording.routing.hosts import facts_of
+from workers.social_recording.routing.parts import (
+    LINK_MAX,
+    SENTENCE_ENDS,
+    Parts,
+    is_plain,
+    plain_parts,
+    split,
+)
+from workers.social_recording.routing.queries import clean_query, upper_escapes, with_query
 from workers.social_recording.routing.rejection import Rejection
 
 TEXT_MAX = 65_536
@@ -29,16 +39,19 @@ _PASSES_MAX = 8
 _SHOWN_MAX = 200
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Normalized:
+class Normalized(NamedTuple):
     """Either `url`, the canonical URL, or `reason`, why there is none.
 
-    `text` is the link as it was written, cut for display; it takes no part in comparisons.
+    `text` is the link as it was written, cut for display. A tuple, because one is made for every link.
     """
 
-    url: str | None = None
-    reason: Rejection | None = None
-    text: str = field(default="", compare=False)
+    url: str | None
+    reason: Rejection | None
+    text: str
+
+
+# See `route.new_route`.
+_new_normalized: Callable[[tuple[str, None, str]], Normalized] = partial(tuple.__new__, Normalized)
 
 
 def normalize(text: str, *, handles_of: Platform | None = None) -> Normalized:
@@ -47,10 +60,15 @@ def normalize(text: str, *, handles_of: Platform | None = None) -> Normalized:
     `handles_of` is the platform that a bare `@name` belongs to; without it such a text is `bare_handle`.
     """
     text = text.strip()
-    if is_plain(text):
-        return _judge(text, text)
-    found = links_in(text, handles_of=handles_of)
-    return next((each for each in found if each.url is not None), found[0])
+    plain = plain_url(text)
+    if plain is not None:
+        return _new_normalized((plain, None, text))
+    first = None
+    for each in _repaired_links(text, handles_of):
+        if each.url is not None:
+            return each
+        first = first or each
+    return first or _nothing(text)
 
 
 def links_in(text: str, *, handles_of: Platform | None = None) -> tuple[Normalized, ...]:
@@ -58,80 +76,106 @@ def links_in(text: str, *, handles_of: Platform | None = None) -> tuple[Normaliz
 
     Never empty: a text without any link gives one entry with a reason.
     """
-    if len(text) > TEXT_MAX:
-        return (Normalized(reason=Rejection.TOO_LONG, text=text[:_SHOWN_MAX]),)
+    alone = text.strip()
+    plain = plain_url(alone)
+    if plain is not None:
+        return (_new_normalized((plain, None, alone)),)
     found: dict[str, Normalized] = {}
+    for each in _repaired_links(text, handles_of):
+        found.setdefault(each.url or f"{each.reason} {each.text}", each)
+    return tuple(found.values()) or (_nothing(text),)
+
+
+def plain_url(text: str) -> str | None:
+    """The short way to the canonical URL of a sound link on a host that we accept; None for all others.
+
+    Such a link has no port and no dot segments, so a parser would give it back as it is: none is asked.
+    """
+    parts = plain_parts(text)
+    if parts is None:
+        return None
+    host, path, _, _ = parts
+    facts = facts_of(host)
+    if not facts.is_plain or "/." in path or "/%2" in path:
+        return None
+    canonical = web_url(facts.name, parts) if facts.places is None else facts.places.canonical(parts)
+    # It is made of the link's own signs, so only its end can need repair, unless escapes were resolved.
+    if (
+        canonical[-1] in SENTENCE_ENDS
+        or len(canonical) > LINK_MAX
+        or ("%" in path and not is_plain(canonical))
+    ):
+        return None
+    return canonical
+
+
+def _repaired_links(text: str, handles_of: Platform | None) -> Iterator[Normalized]:
+    """The long way, for every text. Gives nothing for a text without anything that is meant as a link."""
+    if len(text) > TEXT_MAX:
+        yield Normalized(None, Rejection.TOO_LONG, text[:_SHOWN_MAX])
+        return
     for written, outcome in links_meant(text, handles_of):
-        shown = written[:_SHOWN_MAX]
-        if isinstance(outcome, Rejection):
-            each = Normalized(reason=outcome, text=shown)
+        judged = outcome if isinstance(outcome, Rejection) else _judged(outcome)
+        if isinstance(judged, Rejection):
+            yield Normalized(None, judged, written[:_SHOWN_MAX])
         else:
-            each = _judge(outcome, shown)
-        found.setdefault(each.url or f"{each.reason} {shown}", each)
-    if found:
-        return tuple(found.values())
+            yield Normalized(judged, None, written[:_SHOWN_MAX])
+
+
+def _nothing(text: str) -> Normalized:
     reason = Rejection.NOT_A_URL if text.strip() else Rejection.EMPTY
-    return (Normalized(reason=reason, text=text[:_SHOWN_MAX]),)
+    return Normalized(None, reason, text[:_SHOWN_MAX])
 
 
-def _judge(url: str, text: str) -> Normalized:
+def _judged(url: str) -> str | Rejection:
     """Take a repaired link to the form that another pass would not change."""
-    outcome = _canonical(url)
+    plain = plain_url(url)
+    if plain is not None:
+        return plain
+    outcome = parsed_url(url)
     for _ in range(_PASSES_MAX):
-        if isinstance(outcome, Rejection):
-            return Normalized(reason=outcome, text=text)
-        if is_plain(outcome):
-            return Normalized(url=outcome, text=text)
+        if isinstance(outcome, Rejection) or is_plain(outcome):
+            return outcome
         before = outcome
         _, repaired = next(links_meant(outcome, None), ("", Rejection.NOT_A_URL))
-        outcome = repaired if isinstance(repaired, Rejection) else _canonical(repaired)
+        outcome = repaired if isinstance(repaired, Rejection) else parsed_url(repaired)
         if outcome == before:
-            return Normalized(url=before, text=text)
-    return Normalized(reason=Rejection.BAD_URL, text=text)
+            return before
+    return Rejection.BAD_URL
 
 
-def _canonical(url: str) -> str | Rejection:
-    """The canonical form of a URL with a scheme, or why it is refused."""
+def parsed_url(url: str) -> str | Rejection:
+    """The canonical form of any URL with a scheme, or why it is refused."""
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
         return Rejection.BAD_URL
-    scheme, authority, parts = split(href)
-    if "@" in authority:
+    scheme, port, parts = split(href)
+    host = parts[0]
+    if "@" in host:
         return Rejection.HAS_CREDENTIALS
-    facts = facts_of(parts.host)
+    facts = facts_of(host)
     if facts.refusal is not None:
         return facts.refusal
-    if facts.site is not None and authority == parts.host:
-        canonical = facts.site.canonical(parts)
+    if facts.places is not None and not port:
+        canonical = facts.places.canonical(parts)
     else:
-        canonical = web_url(scheme, authority, parts, facts)
+        canonical = web_url(facts.name, parts, scheme, port)
     return canonical if len(canonical) <= LINK_MAX else Rejection.TOO_LONG
 
 
-def split(href: str) -> tuple[str, str, URLParts]:
-    """Scheme, authority (host and port) and parts of a URL as WHATWG writes it."""
-    scheme, _, rest = href.partition("://")
-    rest, _, fragment = rest.partition("#")
-    rest, _, query = rest.partition("?")
-    authority, slash, path = rest.partition("/")
-    host = authority
-    if ":" in authority:
-        host = authority[: authority.index("]") + 1] if "]" in authority else authority.partition(":")[0]
-    return scheme, authority, URLParts(host, slash + path or "/", query, fragment)
-
-
-def web_url(scheme: str, authority: str, parts: URLParts, facts: HostFacts) -> str:
-    """The canonical URL of a page that is on no known platform.
+def web_url(name: str, parts: Parts, scheme: str = "https", port: str = "") -> str:
+    """The canonical URL of a page that is on no known platform; `name` is its host in that URL.
 
     A site answers on both default ports with the same pages, so the scheme is no part of its identity; on
     any other port the scheme is what makes it reachable.
     """
-    port = authority[len(parts.host) :]
-    path = parts.path.rstrip("/") or "/"
-    if "%" in path:
-        path = upper_escapes(path)
-    place = with_query(path, clean_query(parts.query))
-    if parts.fragment.startswith(("/", "!/")) and parts.fragment.strip("/!"):
-        place = f"{place}#{parts.fragment}"
-    return f"{scheme if port else 'https'}://{facts.name}{port}{place}"
+    _, path, query, fragment = parts
+    place = path.rstrip("/") or "/"
+    if "%" in place:
+        place = upper_escapes(place)
+    if query:
+        place = with_query(place, clean_query(query))
+    if fragment.startswith(("/", "!/")) and fragment.strip("/!"):
+        place = f"{place}#{fragment}"
+    return f"{scheme}://{name}{port}{place}" if port else f"https://{name}{place}"

@@ -10,12 +10,12 @@ from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubty
 from workers.social_recording.routing.patterns import QUERY, Field, Site, account, content, venue
 
 _FIELDS = {
-    "id": Field(regex=r"[a-z0-9]{1,13}", folds=True),
-    "comment": Field(regex=r"[a-z0-9]{1,13}", folds=True),
-    "sub": Field(regex=r"[a-z0-9_]{2,24}", folds=True),
-    "user": Field(regex=r"[a-z0-9_-]{1,24}", folds=True),
-    "code": Field(regex=r"[a-z0-9_-]{4,40}"),
-    "media": Field(regex=r"[a-z0-9]{6,20}", folds=True),
+    "id": Field(regex=r"[A-Za-z0-9]{1,13}", folds=True),
+    "comment": Field(regex=r"[A-Za-z0-9]{1,13}", folds=True),
+    "sub": Field(regex=r"\w{2,24}", folds=True),
+    "user": Field(regex=r"[\w-]{1,24}", folds=True),
+    "code": Field(regex=r"[\w-]{4,40}"),
+    "media": Field(regex=r"[A-Za-z0-9]{6,20}", folds=True),
     "q": QUERY,
 }
 # Whose post it is does not matter for its identity.

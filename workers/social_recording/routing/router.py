@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, ObjectKind, Platform
 from workers.social_recording.routing.hosts import facts_of
-from workers.social_recording.routing.normalize import split, web_url
-from workers.social_recording.routing.route import Route
+from workers.social_recording.routing.normalize import web_url
+from workers.social_recording.routing.parts import split
+from workers.social_recording.routing.route import Route, new_route
 
 
 def route(url: str) -> Route:
@@ -17,15 +18,10 @@ def route(url: str) -> Route:
 
     A site's key is its canonical URL without the scheme: two pages of one host are two contents.
     """
-    scheme, authority, parts = split(url)
-    facts = facts_of(parts.host)
-    if facts.site is not None and authority == parts.host:
-        return facts.site.place(parts)
-    canonical = web_url(scheme, authority, parts, facts)
-    return Route(
-        url=canonical,
-        platform=Platform.WEB,
-        object=ObjectKind.CONTENTS,
-        subtype=ContentSubtype.SITE,
-        key=canonical.partition("://")[2],
-    )
+    scheme, port, parts = split(url)
+    facts = facts_of(parts[0])
+    if facts.places is not None and not port:
+        return facts.places.route(parts)
+    canonical = web_url(facts.name, parts, scheme, port)
+    key = canonical.partition("://")[2]
+    return new_route((canonical, Platform.WEB, ObjectKind.CONTENTS, ContentSubtype.SITE, key))

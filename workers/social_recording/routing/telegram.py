@@ -8,15 +8,17 @@ channel. Names ignore letter case, invites do not. A message is keyed `name/numb
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubtype
-from workers.social_recording.routing.patterns import Field, Site, URLParts, content, venue, words
+from workers.social_recording.routing.parts import Parts
+from workers.social_recording.routing.patterns import Field, Site, content, venue
+from workers.social_recording.routing.queries import words
 
 _FIELDS = {
-    "name": Field(regex=r"[a-z][a-z0-9_]{3,31}", folds=True),
+    "name": Field(regex=r"[A-Za-z]\w{3,31}", folds=True),
     "id": Field(regex=r"\d{1,12}"),
     "chat": Field(regex=r"\d{5,20}"),
     "peer": Field(regex=r"-?\d{3,20}"),
     # Digits alone are a phone number.
-    "invite": Field(regex=r"(?!\d+\Z)[a-z0-9_-]{10,64}"),
+    "invite": Field(regex=r"(?!\d+\Z)[\w-]{10,64}"),
 }
 _RESERVED = words(
     "addemoji addlist addstickers addtheme auction bg boost call confirmphone contact contract"
@@ -24,22 +26,26 @@ _RESERVED = words(
 )
 # A name with one of these opens something in the app; it does not show a profile.
 _ACTIONS = words("boost game livestream start startapp startchannel startgroup story videochat voicechat")
+_HOSTS = frozenset({"t.me", "telegram.me", "telegram.dog"})
 _VENUE = "https://t.me/{name}"
 _POST = "https://t.me/{name}/{id}"
 _INVITE = "https://t.me/+{invite}"
 
 
-def _path_of(parts: URLParts) -> str:
+def _path_of(parts: Parts) -> str:
     """`name.t.me` is the same as `t.me/name`."""
-    labels, _, _ = parts.host.rstrip(".").rpartition(".t.me")
+    host, path, _, _ = parts
+    if host in _HOSTS:
+        return path
+    labels, _, _ = host.lower().rstrip(".").rpartition(".t.me")
     name = labels.rpartition(".")[2]
-    return parts.path if name in ("", "www") else f"/{name}{parts.path}"
+    return path if name in ("", "www") else f"/{name}{path}"
 
 
 _MAIN = Site(
     platform=Platform.TELEGRAM,
     host="t.me",
-    hosts=frozenset({"t.me", "telegram.me", "telegram.dog"}),
+    hosts=_HOSTS,
     prefix=r"w{2,4}\d?|[a-z][a-z0-9_]{3,31}",
     reserved=_RESERVED,
     rewrite=_path_of,
@@ -62,11 +68,12 @@ _MAIN = Site(
 )
 
 
-def _client_path_of(parts: URLParts) -> str:
+def _client_path_of(parts: Parts) -> str:
     """The web client keeps the chat behind `#`."""
-    if parts.fragment.startswith("@"):
-        return f"/{parts.fragment}"
-    return f"/k/#{parts.fragment}" if parts.fragment else parts.path
+    _, path, _, fragment = parts
+    if fragment.startswith("@"):
+        return f"/{fragment}"
+    return f"/k/#{fragment}" if fragment else path
 
 
 _CLIENT = Site(

@@ -7,12 +7,13 @@ Short codes of `vm.`, `vt.` and `/t/` are kept apart: nothing says that they sha
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform
-from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content, words
+from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content
+from workers.social_recording.routing.queries import words
 
 _FIELDS = {
-    "handle": Field(regex=r"[a-z0-9_.]{1,30}", folds=True),
+    "handle": Field(regex=r"[\w.]{1,30}", folds=True),
     "id": Field(regex=r"\d{5,25}"),
-    "code": Field(regex=r"[a-z0-9_-]{4,40}"),
+    "code": Field(regex=r"[\w-]{4,40}"),
     "q": QUERY,
     "tag": TAG,
 }

@@ -7,28 +7,28 @@ The handle in a post's URL is decoration: any handle with the right number opens
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubtype
+from workers.social_recording.routing.parts import Parts
 from workers.social_recording.routing.patterns import (
     QUERY,
     TAG,
     Field,
     Site,
-    URLParts,
     account,
     content,
     venue,
-    words,
 )
+from workers.social_recording.routing.queries import words
 
-_HANDLE = Field(regex=r"[a-z0-9_]{1,15}", folds=True)
+_HANDLE = Field(regex=r"\w{1,15}", folds=True)
 _NUMBER = Field(regex=r"\d{1,20}")
 _FIELDS = {
     "handle": _HANDLE,
     "screen_name": _HANDLE,
     "id": _NUMBER,
     "user_id": _NUMBER,
-    "code": Field(regex=r"[a-z0-9]{1,40}"),
-    "kind": Field(regex=r"lists|spaces|events|broadcasts|topics", folds=True),
-    "name": Field(regex=r"[a-z0-9_-]{1,40}"),
+    "code": Field(regex=r"[A-Za-z0-9]{1,40}"),
+    "kind": Field(regex=r"(?i:lists|spaces|events|broadcasts|topics)", folds=True),
+    "name": Field(regex=r"[\w-]{1,40}"),
     "q": QUERY,
     "tag": TAG,
 }
@@ -41,11 +41,12 @@ _RESERVED = words(
 )
 
 
-def _path_of(parts: URLParts) -> str:
+def _path_of(parts: Parts) -> str:
     """Old links keep the place behind `#!`."""
-    if parts.path == "/" and parts.fragment.startswith("!/"):
-        return parts.fragment[1:].partition("?")[0]
-    return parts.path
+    _, path, _, fragment = parts
+    if path in ("", "/") and fragment.startswith("!/"):
+        return fragment[1:].partition("?")[0]
+    return path
 
 
 _MAIN = Site(

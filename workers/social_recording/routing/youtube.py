@@ -7,18 +7,21 @@ them are one account. Ids keep their letter case; names do not. `/name` is the s
 from __future__ import annotations
 
 from workers.social_graph.vocabulary import ContentSubtype, Platform
-from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content, words
+from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content
+from workers.social_recording.routing.queries import words
 
 _FIELDS = {
-    "v": Field(regex=r"[a-z0-9_-]{11}"),
-    "id": Field(regex=r"[a-z0-9_-]{11}"),
-    "channel": Field(regex=r"UC[a-z0-9_-]{22}"),
-    "list": Field(regex=r"[a-z0-9_-]{2,64}"),
-    "code": Field(regex=r"[a-z0-9_-]{10,64}"),
+    "v": Field(regex=r"[\w-]{11}"),
+    "id": Field(regex=r"[\w-]{11}"),
+    "channel": Field(regex=r"(?i:UC)[\w-]{22}"),
+    "list": Field(regex=r"[\w-]{2,64}"),
+    "code": Field(regex=r"[\w-]{10,64}"),
     # Names may be in any script, so the field says what is not a part of them.
-    "name": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.][^\s/?#&=%<>"'\\@:+,;!()*$]{0,99}""", folds=True),
+    "name": Field(
+        regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.][^\s/?#&=%<>"'\\@:+,;!()*$]{0,99}""", folds=True, is_ascii=False
+    ),
     # The older kind has no full stops, so that `/robots.txt` is nobody.
-    "custom": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.]{1,100}""", folds=True),
+    "custom": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.]{1,100}""", folds=True, is_ascii=False),
     "search_query": QUERY,
     "tag": TAG,
 }
