@@ -164,6 +164,16 @@ def test_a_recorded_error_of_a_node_is_no_transaction(case: dict[str, Any]) -> N
     assert caught.value.reason is expected
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["gsfa_before_and_until", "gsfa_before_tail", "gsfa_error_variants", "gsfa_full_history_page"],
+)
+def test_a_list_of_signatures_is_no_transaction(name: str) -> None:
+    with pytest.raises(PayloadRejected) as caught:
+        canonical_transaction(body_of(name), None)
+    assert (caught.value.reason, caught.value.field) == (RejectReason.MALFORMED_PAYLOAD, "result")
+
+
 def test_a_page_and_a_batch_are_no_transactions() -> None:
     rpc_errors = sample_json("solana/rpc_errors.json")
     for body in (
