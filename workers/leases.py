@@ -25,6 +25,8 @@ from redis.exceptions import RedisError
 
 from workers.clock import Clock
 from workers.errors import Busy, LeaseLost, LockUnavailable
+from workers.telemetry import Meter
+from workers.telemetry_table import LEASE_WAIT_SECONDS, LEASE_WAITS, LEASES, lease_family
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +86,10 @@ class Lease:
 class LeaseStore:
     """Takes, renews and releases leases. One per process: it owns the renewal thread."""
 
-    def __init__(self, redis: Redis, clock: Clock) -> None:
+    def __init__(self, redis: Redis, clock: Clock, *, meter: Meter | None = None) -> None:
         self._redis = redis
         self._clock = clock
+        self._meter = meter or Meter(clock)
         self._acquire = redis.register_script(_ACQUIRE)
         self._renew = redis.register_script(_RENEW)
         self._release = redis.register_script(_RELEASE)
@@ -116,15 +119,7 @@ class LeaseStore:
         """
         taken_ms = round(self._clock.now().timestamp() * 1000)
         owner = f"{owner or os.getpid()}:{taken_ms}:{secrets.token_hex(8)}"
-        give_up_at = self._clock.monotonic() + wait_s
-        while True:
-            asked_at = self._clock.monotonic()
-            if self._try(name, owner, ttl_ms):
-                break
-            left_s = give_up_at - self._clock.monotonic()
-            if left_s <= 0:
-                raise Busy(f"the lease {name} is held by somebody else")
-            self._clock.wait(threading.Event(), min(POLL_S, left_s))
+        asked_at = self._take(name, owner, ttl_ms, wait_s)
         lease = Lease(
             name=name,
             owner=owner,
@@ -162,6 +157,28 @@ class LeaseStore:
             except STORE_AWAY:
                 log.warning("a lease is left to expire", extra={"lease": lease.name})
         return [lease.name for lease in held]
+
+    def _take(self, name: str, owner: str, ttl_ms: int, wait_s: float) -> float:
+        """Take the lease within `wait_s` seconds; return when it was asked for, on the monotonic clock."""
+        family, outcome = lease_family(name), "unavailable"
+        began_at = asked_at = self._clock.monotonic()
+        has_waited = False
+        try:
+            while not self._try(name, owner, ttl_ms):
+                left_s = began_at + wait_s - self._clock.monotonic()
+                if left_s <= 0:
+                    outcome = "busy"
+                    raise Busy(f"the lease {name} is held by somebody else")
+                has_waited = True
+                self._clock.wait(threading.Event(), min(POLL_S, left_s))
+                asked_at = self._clock.monotonic()
+            outcome = "taken"
+        finally:
+            self._meter.count(LEASES, family, outcome)
+            if has_waited:
+                self._meter.count(LEASE_WAITS, family)
+                self._meter.count(LEASE_WAIT_SECONDS, family, amount=self._clock.monotonic() - began_at)
+        return asked_at
 
     def _try(self, name: str, owner: str, ttl_ms: int) -> bool:
         try:

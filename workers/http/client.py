@@ -32,7 +32,9 @@ from workers.http.messages import Destination, LargeBody, Redirects, Request, Re
 from workers.http.redaction import Redactor
 from workers.http.retry import HINT_WAITED_FOR_MAX_S, pause_s
 from workers.http.session import DialedAdapter, build_session
+from workers.http.tally import CallTally
 from workers.settings import Settings
+from workers.telemetry import Meter
 
 log = logging.getLogger(__name__)
 
@@ -123,12 +125,14 @@ class OutboundClient:
         clock: Clock,
         *,
         limiter: SourceLimiter | None = None,
+        meter: Meter | None = None,
         site_ports: frozenset[int] = WEB_PORTS,
         resolve: Resolve = resolve_by_system,
         connect: Connect = connect_by_system,
     ) -> None:
         self._clock = clock
         self._limiter = limiter
+        self._tally = CallTally(meter or Meter(clock), clock)
         self._user_agent = settings.http_user_agent
         self._limits = _CallLimits.of(settings)
         self._relay_url = settings.http_site_relay_url
@@ -273,7 +277,7 @@ class OutboundClient:
         )
         adapter = session.get_adapter(hop.wire_url)
         asked_at = self._clock.monotonic()
-        with self._permit(call, hop):
+        with self._tally.permit(request.source, self._permit(call, hop)):
             call.ends_at += self._clock.monotonic() - asked_at
             call.check()
             timeout = self._set_bounds(adapter, request, call.left_s)
@@ -281,7 +285,11 @@ class OutboundClient:
             if call.on_call is not None:
                 call.on_call()
             # Not `session.send`: it would read the whole body of a redirect into memory, without any limit.
-            with closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer:
+            with (
+                self._tally.call(request) as heard,
+                closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer,
+            ):
+                heard.status = answer.status_code
                 received_at = self._clock.now()
                 self._heed(request, hop, answer, received_at)
                 is_redirect = answer.status_code in _REDIRECT_STATUSES

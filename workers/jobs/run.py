@@ -31,6 +31,7 @@ from workers.errors import (
 from workers.jobs.kinds import JobKind, RequestT
 from workers.jobs.record import JobRecord, JobState, JobStore, alive_lease
 from workers.leases import Lease, LeaseStore
+from workers.telemetry import Meter
 
 log = logging.getLogger(__name__)
 
@@ -165,6 +166,7 @@ class JobRunner:
         heartbeat_ttl_ms: int,
         lease_ttls_ms: Mapping[str, int],
         shutdown: threading.Event,
+        meter: Meter | None = None,
     ) -> None:
         self._store = store
         self._leases = leases
@@ -172,6 +174,7 @@ class JobRunner:
         self._heartbeat_ttl_ms = heartbeat_ttl_ms
         self._lease_ttls_ms = lease_ttls_ms
         self._shutdown = shutdown
+        self._meter = meter or Meter(clock)
 
     def run(
         self,
@@ -187,6 +190,7 @@ class JobRunner:
         started_at_s = self._clock.monotonic()
         heartbeat = self._take_up(job_id)
         outcome = JobState.FAILED
+        meta: Mapping[str, object] = {}
         try:
             record = self._read(job_id)
             if record is None:
@@ -195,11 +199,19 @@ class JobRunner:
             result = self._under_lease(kind, record, started_at_s, lambda job: use_case(job, body))
             is_cancelled = result.meta.get("stoppedBy") == StoppedBy.CANCELLED
             outcome = JobState.CANCELLED if is_cancelled else JobState.SUCCEEDED
-            log.info("job ended", extra={"job": job_id, "kind": kind.name, "meta": result.meta})
+            meta = result.meta
+            facts = {"job": job_id, "kind": kind.name, "state": outcome, "meta": meta}
+            log.info("job ended", extra=facts)
             return result.to_json()
+        except JobFailed as exc:
+            facts = {"job": job_id, "kind": kind.name, "state": outcome, "code": exc.code}
+            log.warning("job ended", extra={**facts, "detail": exc.detail})
+            raise
         finally:
             self._finish(job_id, outcome)
             self._leases.release(heartbeat)
+            took_s = self._clock.monotonic() - started_at_s
+            self._meter.count_job(kind.name, outcome, seconds=took_s, meta=meta)
 
     def _take_up(self, job_id: str) -> Lease:
         """Take the heartbeat, then note the start: a job that has started is never seen without one."""
