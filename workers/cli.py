@@ -30,6 +30,7 @@ from workers.funding.assembly import BlockedFunding, migrate_fundings
 from workers.funding.job_kinds import FUNDING_RECONCILE, FundingReconcileRequest
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
+from workers.line_reader import lines_of
 from workers.logs import configure as configure_logs
 from workers.mongo import connect
 from workers.process_end import cut_off_after, end_when_told
@@ -40,6 +41,7 @@ from workers.settings import Settings, SettingsError, read_settings
 from workers.social_graph.graph_reader import GraphReader, TokenView
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
+from workers.social_recording.routing import TEXT_MAX, Description, descriptions_of
 from workers.social_recording.stream_pulse import host_name, live_consumers, stream_counts
 from workers.solana_backfill.canonical import canonical_transaction
 
@@ -48,6 +50,8 @@ T = TypeVar("T")
 FAILED, MISUSED = 1, 2
 POLL_S = 0.5
 PAGE_SIZE = 200
+# Where a link leads, its key, its canonical URL or the reason why there is none, and the text that has it.
+ROUTE_LINE = "{:<24} {:<32} {:<56} {}\n"
 # Brokers that hang while the consumer of the stream leaves them; otherwise it takes two seconds.
 STREAM_STOP_LIMIT_S = 15
 
@@ -350,6 +354,37 @@ def canonical(
         shown = {**transaction.to_json(), "content_hash": transaction.content_hash()}
         sys.stdout.write(json.dumps(shown) + "\n")
     raise typer.Exit(0 if is_complete else FAILED)
+
+
+@main.command("route")
+def route_texts(
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="URLs or fields of text; by default the lines of stdin")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, one per link.")
+    ] = False,
+) -> None:
+    """Say which links a text holds and where each leads. Asks nobody and needs no settings.
+
+    A text without a link is no failure: its line says why there is none, and the exit code is 0.
+    """
+    write = sys.stdout.write
+    if not as_json:
+        write(ROUTE_LINE.format("where", "key", "canonical", "input"))
+    for text in texts or lines_of(sys.stdin.buffer, bytes_max=4 * TEXT_MAX):
+        for each in descriptions_of(text):
+            write(json.dumps(each.to_json()) + "\n" if as_json else _route_line(each))
+        sys.stdout.flush()
+
+
+def _route_line(found: Description) -> str:
+    """A line of the table; the widths are fixed, because what comes next is not known yet."""
+    where = " ".join(filter(None, (found.platform, found.object, found.subtype))) or "-"
+    leads_to = " ".join(filter(None, (found.canonical, found.reason)))
+    cells = (where, found.key or "-", leads_to, found.input)
+    line = ROUTE_LINE.format(*(_cell(each).plain for each in cells))
+    return line.encode(sys.stdout.encoding, "replace").decode(sys.stdout.encoding)
 
 
 @leases_commands.command("list")
