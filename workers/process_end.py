@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import NoReturn
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +21,19 @@ CUT_OFF = 1
 
 
 def end_when_told(ending: threading.Event) -> None:
-    """Set `ending` at the first SIGTERM or SIGINT, and be gone at the second. For the main thread."""
+    """Set `ending` at the first SIGTERM or SIGINT, and be gone at the second.
 
-    def begin(_number: int, _frame: FrameType | None) -> None:
-        end_at_once_when_told_again()
+    For the main thread, before it starts another one. A thread waits for the signals, because a handler runs
+    inside whatever the main thread is doing, which may be the waiting for `ending` itself.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, TOLD_BY)
+
+    def listen() -> None:
+        signal.sigwait(TOLD_BY)
         ending.set()
+        _end_at_once(signal.sigwait(TOLD_BY), None)
 
-    for number in TOLD_BY:
-        signal.signal(number, begin)
+    threading.Thread(target=listen, name="end-signals", daemon=True).start()
 
 
 def end_at_once_when_told_again() -> None:
@@ -41,7 +47,7 @@ def end_at_once_at(number: signal.Signals) -> None:
     signal.signal(number, _end_at_once)
 
 
-def _end_at_once(number: int, _frame: FrameType | None) -> None:
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
     # No logging: the thread that was interrupted may hold the log's lock.
     os.write(2, b'{"level": "warning", "message": "told again to end: the process ends at once"}\n')
     os._exit(128 + number)

@@ -280,6 +280,20 @@ def test_a_token_that_a_retry_holds_is_left_alone_by_the_stream(operator: Operat
     assert_recorded_once(operator, tokens)
 
 
+def test_a_live_token_that_hangs_ends_with_its_budget_and_leaves_the_thread_to_others(
+    operator: Operator, crew: Crew
+) -> None:
+    tokens = operator.set_tokens(sites(2))
+    operator.sandbox.set_faults({"route": by_addresses(tokens[0]), "hang": True})
+    worker = crew.hire("records", threads=1, JOB_TARGET_BUDGET_S="2")
+    crew.listen()
+    publish(operator.stack.environ["BROKER_URL"], *(flow_of(token) for token in tokens))
+    wait_until(lambda: worker.logged('"outcome": "failed", "reason": "timeout"'), "the first one is given up")
+    wait_until(lambda: operator.documents(tokens), "the other one is recorded")
+    assert list(operator.documents(tokens)) == [tokens[1]["tokenAddress"]]
+    assert leases_of(operator) == []
+
+
 @pytest.mark.parametrize(("priority", "job_comes_first"), [(PRIORITY, True), (0, False)])
 def test_a_flood_of_live_tokens_keeps_no_job_waiting(
     operator: Operator,

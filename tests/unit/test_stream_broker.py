@@ -95,6 +95,23 @@ def test_a_malformed_message_is_buried_with_its_reason_and_a_bounded_body(broker
     assert len(base64.b64decode(buried["body"])) == stream_broker.BURIED_BODY_MAX_BYTES
 
 
+def test_a_malformed_message_that_nobody_keeps_is_let_go_instead_of_blocking_the_queue(
+    broker: StreamBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(b"poison", b"good")
+
+    def refuse(self: MemoryChannel, queue: str, message: Any, **_: Any) -> None:
+        raise stream_broker.REFUSED
+
+    monkeypatch.setattr(MemoryChannel, "_put", refuse)
+    with broker.session(1) as session:
+        [message] = session.drain(0.01)
+        session.bury(message, reason="not_json", field="body", at="2026-01-15T12:00:00.000Z")
+        [following] = session.drain(0.01)
+    assert following.body == b"good"
+    assert "a malformed message could not be kept" in caplog.messages
+
+
 def test_a_body_that_cannot_be_unpacked_arrives_as_undecodable(broker: StreamBroker) -> None:
     put(b"not packed at all", compression="gzip")
     with broker.session(1) as session:

@@ -15,6 +15,7 @@ gone from the broker only when it was acknowledged, or buried among the malforme
 from __future__ import annotations
 
 import base64
+import logging
 import time
 import uuid
 from collections import deque
@@ -25,11 +26,14 @@ from typing import Any, cast
 
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.message import Message
+from kombu.transport import pyamqp
 from kombu.transport import redis as kombu_redis
 from kombu.utils.json import loads
 from redis import Redis
 
 from workers.errors import RetryableError
+
+log = logging.getLogger(__name__)
 
 DEAD_SUFFIX = ".dead"
 CONNECT_TIMEOUT_S = 3
@@ -41,6 +45,8 @@ RESTORED_AT_ONCE_MAX = 1000
 BURIED_BODY_MAX_BYTES = 65_536
 NOT_FOUND = 404
 REDIS_SCHEMES = ("redis://", "rediss://")
+# What RabbitMQ answers when a queue that is full takes nothing more.
+REFUSED: type[Exception] = pyamqp.amqp.exceptions.MessageNacked  # type: ignore[attr-defined]
 # What reading an envelope that a stranger wrote may raise; kombu's reader builds values that it names.
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
@@ -157,16 +163,20 @@ class StreamSession:
         with self._driver_errors():
             if self._dead_channel is None:
                 self._dead_channel = self._connection.channel()
-            Producer(self._dead_channel).publish(
-                message.body[:BURIED_BODY_MAX_BYTES],
-                exchange="",
-                routing_key=self._broker.dead_queue,
-                content_type="application/octet-stream",
-                content_encoding="binary",
-                delivery_mode=2,
-                headers={"converge-reason": reason, "converge-field": field, "converge-at": at},
-                retry=False,
-            )
+            try:
+                Producer(self._dead_channel).publish(
+                    message.body[:BURIED_BODY_MAX_BYTES],
+                    exchange="",
+                    routing_key=self._broker.dead_queue,
+                    content_type="application/octet-stream",
+                    content_encoding="binary",
+                    delivery_mode=2,
+                    headers={"converge-reason": reason, "converge-field": field, "converge-at": at},
+                    retry=False,
+                )
+            except REFUSED:
+                # Somebody made the queue of the malformed ones so. Waiting would keep all others waiting.
+                log.warning("a malformed message could not be kept", extra={"queue": self._broker.dead_queue})
             if self._broker.is_redis:
                 with self._dead_channel.conn_or_acquire() as client:
                     client.ltrim(self._broker.dead_queue, 0, self._broker.dead_letters_max - 1)
