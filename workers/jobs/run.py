@@ -31,6 +31,7 @@ from workers.errors import (
 from workers.jobs.kinds import JobKind, RequestT
 from workers.jobs.record import JobRecord, JobState, JobStore, alive_lease
 from workers.leases import Lease, LeaseStore
+from workers.logs import about
 from workers.telemetry import Meter
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,16 @@ class JobRunner:
 
         Raises `SecondDelivery` when there is nothing to run, and `JobFailed` with a code otherwise.
         """
+        with about(job=job_id, kind=kind.name):
+            return self._run(kind, job_id, request, use_case)
+
+    def _run(
+        self,
+        kind: JobKind[RequestT],
+        job_id: str,
+        request: Mapping[str, object],
+        use_case: Callable[[RunningJob, RequestT], JobResult],
+    ) -> dict[str, object]:
         started_at_s = self._clock.monotonic()
         heartbeat = self._take_up(job_id)
         outcome = JobState.FAILED

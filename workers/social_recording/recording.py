@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from workers.clock import Budget, Clock
 from workers.errors import BudgetExceeded, Busy, FetchFailed
 from workers.leases import Lease, LeaseStore
+from workers.logs import about
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.vocabulary import ContentSubtype, Platform
@@ -23,6 +24,8 @@ from workers.social_recording.routing import Rejection, leads_inside, links_in, 
 from workers.social_recording.tracker import TokenInfo, TrackerClient
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, URLOrder
 from workers.store_errors import DuplicateKey
+from workers.telemetry import Meter
+from workers.telemetry_table import TOKENS, URLS
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,9 @@ class TokenRecorder:
         collector: URLCollector,
         clock: Clock,
         limits: RecordingLimits,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Meter(clock)
         self._leases = leases
         self._tracker = tracker
         self._tokens = tokens
@@ -94,6 +99,14 @@ class TokenRecorder:
 
         `job_id` is the job that asks, if one does.
         """
+        with about(job=job_id, token=address):
+            report = self._record_guarded(address, job_id)
+        self._meter.count(TOKENS, report.outcome)
+        for row in report.urls:
+            self._meter.count(URLS, "recorded", route(str(row["url"])).platform, str(row["status"]))
+        return report
+
+    def _record_guarded(self, address: str, job_id: str | None) -> TokenReport:
         budget = Budget.of(self._clock, self._limits.budget_s)
         try:
             with self._leases.hold(token_lease(address), ttl_ms=self._limits.token_lease_ttl_ms) as lease:

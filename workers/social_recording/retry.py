@@ -21,13 +21,17 @@ from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult,
 from workers.jobs.messenger import CeleryMessenger
 from workers.jobs.run import JobResult, RunningJob, StoppedBy, dry_run_of, to_meta
 from workers.leases import Lease, LeaseStore
+from workers.logs import about
 from workers.social_graph.token import RetryableURL, TokenRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.due import RetryInterval
 from workers.social_recording.fetch_status import EarlierTry, FetchOutcome, resolve_final_status
 from workers.social_recording.job_kinds import CompleteRetryRequest
 from workers.social_recording.recording import reason_of, token_lease
+from workers.social_recording.routing import route
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, URLOrder
+from workers.telemetry import Meter
+from workers.telemetry_table import URLS
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +175,9 @@ class URLRetrier:
         collector: URLCollector,
         clock: Clock,
         limits: RecordingLimits,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Meter(clock)
         self._leases = leases
         self._tokens = tokens
         self._collector = collector
@@ -183,6 +189,13 @@ class URLRetrier:
 
         `job_id` is the job that asks, if one does.
         """
+        with about(job=job_id, token=candidate.address, url=candidate.url):
+            result = self._retry_guarded(candidate, job_id)
+        if result["outcome"] == "processed":
+            self._meter.count(URLS, "retried", route(candidate.url).platform, str(result["status"]))
+        return result
+
+    def _retry_guarded(self, candidate: RetryableURL, job_id: str | None) -> dict[str, object]:
         budget = Budget.of(self._clock, self._limits.budget_s)
         try:
             with self._leases.hold(

@@ -10,6 +10,7 @@ from datetime import datetime
 from workers.clock import Budget, Clock
 from workers.errors import Busy, CreditExhausted, LeaseLost
 from workers.leases import Lease, LeaseStore
+from workers.logs import about
 from workers.social_graph.account import Account
 from workers.social_graph.content import Content
 from workers.social_graph.token import TokenWeb
@@ -119,6 +120,10 @@ class URLCollector:
 
     def collect(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
         """Bring one URL as far as it gets now. Raises `LeaseLost` when the token is no longer ours."""
+        with about(url=order.url, platform=route(order.url).platform.value):
+            return self._collect_guarded(order, lease, budget)
+
+    def _collect_guarded(self, order: URLOrder, lease: Lease, budget: Budget) -> FetchOutcome:
         if leads_inside(order.url):
             return FetchOutcome(status=FetchStatus.BLOCKED, attempted=False, reason="unsafe_address")
         impossible = self.obstacle_to(order.url)
