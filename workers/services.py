@@ -61,6 +61,8 @@ from workers.social_recording.stream_pulse import StreamPulse
 from workers.social_recording.sweep import RetrySweep
 from workers.social_recording.tracker import TrackerClient
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, obstacle_to
+from workers.telemetry import Meter, MeterWriter, TelemetryReader
+from workers.vital_signs import VitalSigns
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +102,15 @@ class JobAccess:
         self.graph = GraphReader(self._database, clock)
         self.leases = LeaseBook(redis, clock)
         self.funding = FundingAccess(settings, redis)
+        self.telemetry = TelemetryReader(redis, clock)
+        self.vitals = VitalSigns(
+            redis=redis,
+            broker_url=settings.broker_url,
+            store=self.store,
+            database=self._database,
+            funding=self.funding,
+            clock=clock,
+        )
         self.explainer = URLExplainer(
             tokens=TokenRepository(self._database, clock),
             leases=self.leases,
@@ -117,6 +128,7 @@ class JobAccess:
         self._redis.close()
         self._database.client.close()
         self.funding.close()
+        self.vitals.close()
 
     def readiness(self) -> dict[str, str]:
         """What is ready and what is not: `ok` or a few words for each store and the workers.
@@ -193,11 +205,14 @@ class Services:
         self.shutdown = threading.Event()
         self.redis = redis = connect_redis(settings, retries=3)
         access = JobAccess(settings, clock, messenger, redis)
-        self.leases = leases = LeaseStore(redis, clock)
+        meter = Meter(clock)
+        # Its own connection, because what it writes waits for nobody and is never urgent.
+        self.metrics = MeterWriter(meter, connect_redis(settings, retries=0), clock)
+        self.leases = leases = LeaseStore(redis, clock, meter=meter)
         database = connect(settings)
         tokens = TokenRepository(database, clock)
         limiter = SourceLimiter.of(settings, redis, domain_of=registrable_domain)
-        http = OutboundClient(settings, clock, limiter=limiter)
+        http = OutboundClient(settings, clock, limiter=limiter, meter=meter)
         tracker = TrackerClient(http, settings)
         limits = RecordingLimits(
             budget_s=settings.job_target_budget_s,
@@ -232,6 +247,7 @@ class Services:
                 FUNDING_RECONCILE.name: settings.funding_reconcile_lock_ttl_ms,
             },
             shutdown=self.shutdown,
+            meter=meter,
         )
         self.desk = MemberDesk(redis, leases, process_ttl_ms=settings.job_heartbeat_ttl_ms)
         self.recorder = TokenRecorder(
@@ -242,10 +258,11 @@ class Services:
             collector=collector,
             clock=clock,
             limits=limits,
+            meter=meter,
         )
         self.live = LiveRecording(self.recorder)
         self.retrier = URLRetrier(
-            leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits
+            leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits, meter=meter
         )
         self.reconcile = Reconcile(
             redis=redis, tracker=tracker, tokens=tokens, messenger=messenger, clock=clock, limits=fan_out
@@ -275,6 +292,7 @@ class Services:
     def give_back(self) -> None:
         """Give all leases back, for an end that leaves work unfinished."""
         log.error("leases of unfinished work are given back", extra={"leases": self.leases.give_back_all()})
+        self.metrics.flush()
 
 
 @functools.cache
@@ -295,6 +313,7 @@ def get_services() -> Services:
 def _prepare_to_end(**_: object) -> None:
     """Celery's cold shutdown waits for every thread, so SIGQUIT is ours; and a clean end has a limit."""
     services = get_services()
+    services.metrics.start()
     process_end.end_at_once_at(signal.SIGQUIT)
     process_end.cut_off_after(services.shutdown, services.settings.stop_limit_s, services.give_back)
 
@@ -308,4 +327,6 @@ def _stop_handing_out(**_: object) -> None:
 
 @signals.worker_shutdown.connect
 def _leave(**_: object) -> None:
-    get_services().desk.leave()
+    services = get_services()
+    services.desk.leave()
+    services.metrics.close()

@@ -6,6 +6,7 @@ Without `FUNDING_DATABASE_URL` there are no fundings: whoever asks for them is t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from redis import Redis
 from sqlalchemy import Engine, text
@@ -103,6 +104,15 @@ class FundingAccess:
         return [
             BlockedFunding(state=state, counters=both) for state, both in zip(states, counters, strict=True)
         ]
+
+    def active(self, now: datetime) -> list[tuple[FundingState, Counters]]:
+        """Every funding that is on sale at `now`, by property, with its counters read right afterwards.
+
+        Raises `FundingNotConfigured`, and `RetryableError` when a store does not answer.
+        """
+        states = self._fundings().active(now)
+        counters = self._counters.read_many([state.property_id for state in states])
+        return list(zip(states, counters, strict=True))
 
     def ping(self) -> None:
         """Ask the database for a sign of life. Raises `RetryableError`, or `FundingNotConfigured`."""
