@@ -10,7 +10,7 @@ from flask_openapi import Info, OpenAPI
 from werkzeug.exceptions import BadRequest
 
 from app import problems
-from app.api import description, funding, health, jobs, social_graph, social_recording
+from app.api import description, funding, health, jobs, metrics, social_graph, social_recording
 from app.auth import guard
 from app.process import EXTENSION, APIProcess
 from app.specification import SECURITY_SCHEMES, specification_of
@@ -65,7 +65,8 @@ def create_app(access: JobAccess) -> OpenAPI:
     app.extensions[EXTENSION] = APIProcess.around(access)
     app.before_request(guard(access.settings))
     problems.register(app)
-    for module in (health, jobs, social_recording, social_graph, funding, description):
+    metrics.prepare(app, access)
+    for module in (health, jobs, social_recording, social_graph, funding, metrics, description):
         app.register_api(module.blueprint)
     app.extensions[description.SPECIFICATION] = specification_of(app)
     return app

@@ -51,6 +51,7 @@ from workers.social_recording.generators.registry import Generators
 from workers.social_recording.graph_writer import GraphWriter, StoredObjects
 from workers.social_recording.job_kinds import RECONCILE, RETRY
 from workers.social_recording.live import LiveRecording, LiveRequests
+from workers.social_recording.overview import Overview
 from workers.social_recording.reconcile import Reconcile
 from workers.social_recording.recording import TokenRecorder
 from workers.social_recording.retry import Retry, URLRetrier
@@ -111,15 +112,24 @@ class JobAccess:
             funding=self.funding,
             clock=clock,
         )
+        obstacle_to = _obstacles(settings, clock)
+        interval = RetryInterval(
+            shortest=timedelta(minutes=settings.social_record_retry_min_interval_minutes),
+            factor=settings.social_record_retry_backoff_factor,
+        )
         self.explainer = URLExplainer(
             tokens=TokenRepository(self._database, clock),
             leases=self.leases,
-            obstacle_to=_obstacles(settings, clock),
+            obstacle_to=obstacle_to,
             clock=clock,
-            interval=RetryInterval(
-                shortest=timedelta(minutes=settings.social_record_retry_min_interval_minutes),
-                factor=settings.social_record_retry_backoff_factor,
-            ),
+            interval=interval,
+            max_attempts=settings.social_record_max_attempts,
+        )
+        self.overview = Overview(
+            self._database,
+            clock,
+            obstacle_to=obstacle_to,
+            interval=interval,
             max_attempts=settings.social_record_max_attempts,
         )
 
