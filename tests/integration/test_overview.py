@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FakeClock
+from tests.conftest import FakeClock, make_settings
 from tests.integration.recording_place import RecordingPlace, failed_url, new_site, place, sandbox
 from tests.integration.social_graph_server import CommandLog, command_log, graph_database, logged_database
-from workers.errors import InvalidInput
-from workers.mongo import MongoDatabase
+from workers.errors import InvalidInput, RetryableError
+from workers.mongo import MongoDatabase, connect
 from workers.social_graph.token import RetryableURL, Token, TokenRepository, TokenSocialURL
 from workers.social_graph.token.survey import URLPlace
 from workers.social_graph.vocabulary import FetchStatus, ObjectKind, Platform
@@ -171,6 +172,17 @@ def test_counting_reads_the_store_once_in_half_a_minute(
     with command_log.counted() as names:
         overview.counts(wait_s=WAIT_S)
     assert names == ["aggregate"]
+
+
+def test_a_store_that_is_away_is_told_as_soon_as_it_is_known(clock: FakeClock) -> None:
+    nowhere = connect(make_settings(mongo_url="mongodb://127.0.0.1:9"), is_impatient=True)
+    overview = overview_of(nowhere, clock)
+    began = time.monotonic()
+    for look in (overview.counts, overview.forecast):
+        with pytest.raises(RetryableError):
+            look(wait_s=WAIT_S)
+    assert time.monotonic() - began < WAIT_S / 2
+    nowhere.client.close()
 
 
 def test_waiting_urls_come_in_the_order_of_the_retry_on_pages_that_do_not_overlap(

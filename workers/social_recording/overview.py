@@ -184,8 +184,8 @@ class Overview:
         self._interval = interval
         self._max_attempts = max_attempts
         self._clock = clock
-        self._counts = LatestLook(_patiently(self._count), clock, good_for_s=COUNTS_GOOD_FOR_S)
-        self._forecast = LatestLook(_patiently(self._look_ahead), clock, good_for_s=FORECAST_GOOD_FOR_S)
+        self._counts = LatestLook(self._patiently(self._count), clock, good_for_s=COUNTS_GOOD_FOR_S)
+        self._forecast = LatestLook(self._patiently(self._look_ahead), clock, good_for_s=FORECAST_GOOD_FOR_S)
 
     def begin(self) -> None:
         """Have the long looks made that are due; wait for nothing."""
@@ -229,6 +229,16 @@ class Overview:
         found = None if canonical is None else self._stored.find(route(canonical))
         return None if found is None else (found.kind, str(found.id))
 
+    def _patiently(self, look: Callable[[], T]) -> Callable[[], T]:
+        """The look with a time limit of its own; but a store that is away is known to be as soon as ever."""
+
+        def patient() -> T:
+            self._survey.ping()
+            with pymongo.timeout(LOOK_TIMEOUT_S):
+                return look()
+
+        return patient
+
     def _count(self) -> URLCounts:
         return URLCounts.of(self._survey.count(_ALL_HOSTS))
 
@@ -254,13 +264,3 @@ class Overview:
         return ListedURL(
             row=row, platform=route(row.url).platform, rule=rule, due_at=due_at if is_waiting else None
         )
-
-
-def _patiently(look: Callable[[], T]) -> Callable[[], T]:
-    """The look with a time limit of its own instead of that of people who wait."""
-
-    def patient() -> T:
-        with pymongo.timeout(LOOK_TIMEOUT_S):
-            return look()
-
-    return patient

@@ -149,6 +149,11 @@ class URLSurvey:
     def __init__(self, database: MongoDatabase) -> None:
         self._collection = database[COLLECTION]
 
+    def ping(self) -> None:
+        """Ask the store for a sign of life."""
+        with translated(COLLECTION):
+            self._collection.database.command("ping")
+
     def count(self, hosts: Sequence[str]) -> list[URLCount]:
         """Count all URLs by status, reason, and which of `hosts` they are on. Reads the whole collection.
 
