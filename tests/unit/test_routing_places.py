@@ -452,6 +452,20 @@ def test_a_link_of_the_sample_has_a_canonical_url_or_a_reason(row: dict[str, str
             S.SEARCH,
             "a b",
         ),
+        (
+            "https://codeload.github.com/Owner/Repo.git/zip/main",
+            "https://github.com/owner/repo",
+            ObjectKind.CONTENTS,
+            S.REPO,
+            "owner/repo",
+        ),
+        (
+            "https://github.com/Owner/re.po.git.git/tree/main",
+            "https://github.com/owner/re.po",
+            ObjectKind.CONTENTS,
+            S.REPO,
+            "owner/re.po",
+        ),
         # Telegram
         ("https://telegram.me/Name1", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
         ("https://name1.t.me/", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
@@ -548,6 +562,13 @@ def test_a_reserved_word_is_an_unknown_place_that_needs_no_call(text: str) -> No
         "https://docs.github.com/en",
         "https://nitter.evil.io/name",
         "https://twitter.com:8080/name",
+        "https://x.com-login.io/name",
+        "https://t.me.evil.io/name",
+        "https://\u0445.com/name",
+        "https://tw\u0456tter.com/name",
+        "https://g\u0131thub.com/name",
+        "https://youtub\u00e9.com/@name",
+        "https://x.com%2eevil.io/name",
     ],
 )
 def test_a_host_that_only_looks_like_a_platform_is_web(text: str) -> None:
@@ -557,6 +578,32 @@ def test_a_host_that_only_looks_like_a_platform_is_web(text: str) -> None:
         ObjectKind.CONTENTS,
         ContentSubtype.SITE,
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://\uff58.com/Name",
+        "https://%78.com/Name",
+        "https://x\uff0ecom/Name",
+        "https://X.COM/Name",
+        "https://x.com\\Name",
+        "https://x.com/./Name",
+        "https://x.com/a/../Name",
+        "https://x.com/a/%2e%2e/Name",
+        "https://x.com:443/Name",
+        "https://x.com./Name",
+        "https://x.com/Name#@evil.io",
+    ],
+)
+def test_what_a_browser_takes_for_x_is_x(text: str) -> None:
+    assert brief(place_of(text)) == ("x", "accounts", None, "name")
+
+
+def test_posts_with_neighbouring_numbers_are_two() -> None:
+    first = place_of("https://x.com/a/status/732822797798539264")
+    second = place_of("https://x.com/a/status/732822797798539265")
+    assert (first.key, second.key) == ("732822797798539264", "732822797798539265")
 
 
 def test_two_searches_in_one_subreddit_are_two_contents_and_no_venue() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ada_url
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_normalizing_twice_changes_nothing_and_leads_to_the_same_place(text: str
         if first.url is not None:
             again = normalize(first.url)
             assert (again.url, again.reason) == (first.url, None)
+            assert ada_url.normalize_url(first.url) == first.url
             assert route(first.url).url == first.url
             assert again.url is not None
             assert route(again.url) == route(first.url)

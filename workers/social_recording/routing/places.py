@@ -201,7 +201,8 @@ def _folded_text(raw: str) -> str:
 
 
 def _quoted_text(raw: str) -> str:
-    return quote(_folded_text(raw), safe="")
+    # A lone surrogate cannot be quoted; no parser lets one through, but `route` takes any text.
+    return quote(_folded_text(raw), safe="", errors="replace")
 
 
 def _quoted_lower(raw: str) -> str:
@@ -209,4 +210,4 @@ def _quoted_lower(raw: str) -> str:
 
 
 def _quoted(raw: str) -> str:
-    return raw if raw.isascii() else quote(raw, safe="")
+    return raw if raw.isascii() else quote(raw, safe="", errors="replace")

@@ -7,6 +7,8 @@ channel. Names ignore letter case, invites do not. A message is keyed `name/numb
 
 from __future__ import annotations
 
+import re
+
 from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubtype
 from workers.social_recording.routing.parts import Parts
 from workers.social_recording.routing.patterns import Field, Site, content, venue
@@ -68,10 +70,13 @@ _MAIN = Site(
 )
 
 
+_PEER_NAME = re.compile(r"@\w+", re.ASCII)
+
+
 def _client_path_of(parts: Parts) -> str:
     """The web client keeps the chat behind `#`."""
     _, path, _, fragment = parts
-    if fragment.startswith("@"):
+    if _PEER_NAME.fullmatch(fragment):
         return f"/{fragment}"
     return f"/k/#{fragment}" if fragment else path
 

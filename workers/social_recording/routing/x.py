@@ -6,6 +6,8 @@ The handle in a post's URL is decoration: any handle with the right number opens
 
 from __future__ import annotations
 
+import re
+
 from workers.social_graph.vocabulary import ContentSubtype, Platform, VenueSubtype
 from workers.social_recording.routing.parts import Parts
 from workers.social_recording.routing.patterns import (
@@ -39,13 +41,14 @@ _RESERVED = words(
     " logged_out login logout mentions messages notifications oauth personalization privacy search"
     " sessions settings share signin signup statuses topics tos tweet welcome who_to_follow widgets"
 )
+_HASH_BANG = re.compile(r"!(/[\w/%@.~-]*)(?:[?#].*)?", re.ASCII)
 
 
 def _path_of(parts: Parts) -> str:
     """Old links keep the place behind `#!`."""
     _, path, _, fragment = parts
-    if path in ("", "/") and fragment.startswith("!/"):
-        return fragment[1:].partition("?")[0]
+    if path in ("", "/") and (found := _HASH_BANG.fullmatch(fragment)) is not None:
+        return found[1]
     return path
 
 

@@ -10,18 +10,17 @@ from workers.social_graph.vocabulary import ContentSubtype, Platform
 from workers.social_recording.routing.patterns import QUERY, TAG, Field, Site, account, content
 from workers.social_recording.routing.queries import words
 
+# Names may be in any script, so this says which signs are no part of them.
+_NO_NAME = r"""\s/?#&=%<>"'`\\@:+,;!()*$\[\]{}|^"""
 _FIELDS = {
     "v": Field(regex=r"[\w-]{11}"),
     "id": Field(regex=r"[\w-]{11}"),
     "channel": Field(regex=r"(?i:UC)[\w-]{22}"),
     "list": Field(regex=r"[\w-]{2,64}"),
     "code": Field(regex=r"[\w-]{10,64}"),
-    # Names may be in any script, so the field says what is not a part of them.
-    "name": Field(
-        regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.][^\s/?#&=%<>"'\\@:+,;!()*$]{0,99}""", folds=True, is_ascii=False
-    ),
+    "name": Field(regex=f"[^{_NO_NAME}.][^{_NO_NAME}]{{0,99}}", folds=True, is_ascii=False),
     # The older kind has no full stops, so that `/robots.txt` is nobody.
-    "custom": Field(regex=r"""[^\s/?#&=%<>"'\\@:+,;!()*$.]{1,100}""", folds=True, is_ascii=False),
+    "custom": Field(regex=f"[^{_NO_NAME}.]{{1,100}}", folds=True, is_ascii=False),
     "search_query": QUERY,
     "tag": TAG,
 }
