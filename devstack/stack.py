@@ -39,6 +39,7 @@ PARTS = (*STORES, "sandbox", "migrate", "worker", "beat", "stream", "api", "flow
 WORKER_THREADS = 24
 FLOWER_USER = "converge"
 GROUP_IDS = "1,2"
+FUNDING_DATABASE = "converge"
 BROKER_DB, RESULT_DB, LEASES_DB = 0, 1, 2
 WATCH_INTERVAL_S = 0.5
 
@@ -242,6 +243,8 @@ class Stack:
             environ["REDIS_URL"] = self.valkey.url_of(LEASES_DB)
         if self.mongo.running:
             environ["MONGO_URL"] = self.mongo.url
+        if self.postgres.running:
+            environ["FUNDING_DATABASE_URL"] = self.postgres.create_database(FUNDING_DATABASE)
         if self.sandbox.running:
             environ |= self.sandbox.settings()
         return {**environ, **self._overrides}

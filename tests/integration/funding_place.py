@@ -304,12 +304,17 @@ def channel() -> Iterator[Channel]:
         yield channel
 
 
+def empty(engine: Engine) -> None:
+    """Forget all fundings."""
+    with engine.begin() as connection:
+        connection.execute(text("TRUNCATE property, wallet CASCADE"))
+
+
 @contextmanager
 def emptied_engine(url: str) -> Iterator[Engine]:
     """The tables of fundings, empty, for as many threads as a test has."""
     engine = open_database(url, timeout_ms=DB_TIMEOUT_MS, connections_max=40)
-    with engine.begin() as connection:
-        connection.execute(text("TRUNCATE property, wallet CASCADE"))
+    empty(engine)
     yield engine
     engine.dispose()
 

@@ -119,13 +119,16 @@ class FundingReconcile:
         result = FanOutResult() if request.dry_run else self._fan_out(job, candidates)
         self._tell_of_the_lost(result)
         causes = Counter(each.cause for each in candidates)
+        counts = count_outcomes(result, targeted=len(candidates))
+        # A property may see the cancel before its job does.
+        end = StoppedBy.CANCELLED if counts["cancelled"] else StoppedBy.DRAINED
         meta = {
             "scanned": selection.scanned,
             **{cause.value: causes[cause] for cause in Cause},
             "notOnSale": len(selection.ignored),
             "targeted": len(candidates),
-            **count_outcomes(result, targeted=len(candidates)),
-            "stoppedBy": result.stopped_by or StoppedBy.DRAINED,
+            **counts,
+            "stoppedBy": result.stopped_by or end,
             "queuedMs": job.queued_ms,
             "elapsedMs": job.elapsed_ms,
         }
