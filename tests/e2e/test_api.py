@@ -278,6 +278,7 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
     assert routes == {
         "/healthz",
         "/readyz",
+        "/metrics",
         "/api/v1/openapi.json",
         "/api/v1/docs",
         "/api/v1/jobs",
