@@ -9,7 +9,7 @@ from flask.json.provider import DefaultJSONProvider
 from flask_openapi import Info, OpenAPI
 from werkzeug.exceptions import BadRequest
 
-from app import problems
+from app import console, problems
 from app.api import description, funding, health, jobs, metrics, social_graph, social_recording
 from app.auth import guard
 from app.process import EXTENSION, APIProcess
@@ -69,4 +69,5 @@ def create_app(access: JobAccess) -> OpenAPI:
     for module in (health, jobs, social_recording, social_graph, funding, metrics, description):
         app.register_api(module.blueprint)
     app.extensions[description.SPECIFICATION] = specification_of(app)
+    console.register(app, access)
     return app

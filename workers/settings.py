@@ -118,6 +118,7 @@ class Settings(BaseSettings):
     auth_disabled_in_prod_accepted: bool = False
     schedule_enabled: bool | None = None
     api_waiters_max: int = Field(default=4, ge=0, le=1000)
+    flower_url: HTTPURL | None = None
 
     # stores
     broker_url: RedisURL = Field(default="redis://127.0.0.1:6379/0", repr=False)

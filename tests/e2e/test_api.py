@@ -14,6 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 from redis import Redis
 from werkzeug.datastructures import Headers
+from werkzeug.routing import Rule
 
 from app import create_app
 from devstack.mongo import MongoServer
@@ -261,10 +262,18 @@ def test_a_doubled_key_is_refused(client: FlaskClient, queue: list[bytes], value
     assert len(queue) == 0
 
 
+def api_rules(client: FlaskClient) -> list[Rule]:
+    """The routes of the API. The console, for people, has tests of its own (`test_console_pages.py`)."""
+    return [
+        rule
+        for rule in client.application.url_map.iter_rules()
+        if rule.endpoint != "static" and not rule.endpoint.startswith("console.")
+    ]
+
+
 def test_every_route_but_health_needs_the_key(client: FlaskClient) -> None:
-    rules = [rule for rule in client.application.url_map.iter_rules() if rule.endpoint != "static"]
     open_routes = set()
-    for rule in rules:
+    for rule in api_rules(client):
         path = rule.rule.replace("<jobId>", "x")
         for method in sorted((rule.methods or set()) & {"GET", "POST"}):
             if client.open(path, method=method).status_code != 401:
@@ -274,8 +283,7 @@ def test_every_route_but_health_needs_the_key(client: FlaskClient) -> None:
 
 def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None:
     """No endpoint exists for the schedule alone."""
-    routes = {rule.rule for rule in client.application.url_map.iter_rules() if rule.endpoint != "static"}
-    assert routes == {
+    assert {rule.rule for rule in api_rules(client)} == {
         "/healthz",
         "/readyz",
         "/metrics",
@@ -546,11 +554,7 @@ def test_a_job_that_failed_is_answered_with_its_code_to_those_who_waited(
 def test_the_specification_is_served(client: FlaskClient) -> None:
     spec = client.get("/api/v1/openapi.json", headers=KEY).get_json()
     assert spec["openapi"].startswith("3.1")
-    routes = {
-        re.sub(r"<(\w+)>", r"{\1}", rule.rule)
-        for rule in client.application.url_map.iter_rules()
-        if rule.endpoint != "static"
-    }
+    routes = {re.sub(r"<(\w+)>", r"{\1}", rule.rule) for rule in api_rules(client)}
     assert spec["paths"].keys() == routes
 
 

@@ -1,0 +1,226 @@
+"""The first page: what is ready, what runs, what has not converged and why, and what will happen next.
+
+Each part of it is read on its own, so that a store that is away takes only its own parts with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from flask import Flask, Response, abort, current_app, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from app.console.blueprint import blueprint, page, status_and_code
+from app.console.charts import Chart, stacked
+from app.console.job_history import HourOfJobs, hours_of
+from app.console.jobs import available_forms, headline, recent_jobs
+from app.console.upcoming import Upcoming, upcoming
+from app.process import this_process
+from celeryconfig import SCHEDULE
+from workers.base58 import is_public_key
+from workers.clock import Clock
+from workers.errors import ConvergeError
+from workers.jobs.service import Job
+from workers.latest_look import LatestLook, Seen
+from workers.services import JobAccess
+from workers.social_graph.vocabulary import FetchStatus, Platform
+from workers.social_recording.overview import URLCounts
+
+# Longer than the two seconds after which a store that is away is known to be.
+WAIT_S = 2.5
+HISTORY_GOOD_FOR_S = 60.0
+HISTORY_JOBS_MAX = 500
+JOBS_AT_ONCE = 100
+REASONS_SHOWN = 12
+FUNDING_TASK = "converge.schedule.funding_reconciliation"
+UNFINISHED = tuple(status for status in FetchStatus if status is not FetchStatus.OK)
+_HISTORY = "converge.console.history"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part(Generic[T]):
+    """One part of the page: what was seen; or nothing yet; or why it cannot be seen."""
+
+    value: T | None = None
+    at: datetime | None = None
+    problem: str = ""
+
+
+def prepare(app: Flask, access: JobAccess) -> None:
+    """Give the app its memory of the last hours' jobs; asks nobody."""
+    app.extensions[_HISTORY] = LatestLook(lambda: _history(access), Clock(), good_for_s=HISTORY_GOOD_FOR_S)
+
+
+@blueprint.get("/")
+def home() -> AnyResponse:
+    """The first page under the address that people also type."""
+    return redirect(url_for("console.overview"), 303)
+
+
+@blueprint.get("")
+def overview() -> Response:
+    """Everything at a glance."""
+    access = this_process().access
+    access.overview.begin()
+    _history_of_jobs().begin()
+    values = {**_current(), **_next(), **_urls(), **_past(), "forms": available_forms(access)}
+    return page("overview.html", http_status=_status_of(values), **values)
+
+
+@blueprint.get("/live/<part>")
+def live_part(part: str) -> Response:
+    """One part of the first page as it is now."""
+    parts: Mapping[str, Callable[[], dict[str, Any]]] = {
+        "jobs": _current,
+        "next": _next,
+        "urls": _urls,
+        "reasons": _urls,
+    }
+    if part not in parts:
+        abort(404, f"The overview has no part {part}.")
+    values = parts[part]()
+    return page(f"overview_{part}.html", http_status=_status_of(values), **values)
+
+
+@blueprint.get("/find")
+def find() -> AnyResponse:
+    """Lead to the token with this address, or to the object that this URL leads to."""
+    text = request.args.get("q", "").strip()
+    if is_public_key(text):
+        return redirect(url_for("console.show_token", address=text), 303)
+    found = this_process().access.overview.find_object(text) if text else None
+    if found is None:
+        return page("nothing_found.html", http_status=404 if text else 200, text=text)
+    kind, object_id = found
+    return redirect(url_for("console.show_object", kind=kind.value, object_id=object_id), 303)
+
+
+def _current() -> dict[str, Any]:
+    """What runs and waits."""
+    access = this_process().access
+    part = _part_of(lambda: recent_jobs(access))
+    return {"jobs": part, "headline": headline}
+
+
+def _next() -> dict[str, Any]:
+    """What is ready, and what will happen."""
+    process = this_process()
+    settings, overview = process.access.settings, process.access.overview
+    overview.begin()
+    return {
+        "checks": process.readiness.latest(),
+        "next_runs": _next_runs(),
+        "schedule_is_on": settings.schedule_is_on,
+        "retry_limit": settings.social_record_retry_limit,
+        "forecast": _seen(lambda: overview.forecast(wait_s=WAIT_S)),
+    }
+
+
+def _urls() -> dict[str, Any]:
+    """Where the URLs stand, and why those that are not ok are not."""
+    counts = _seen(lambda: this_process().access.overview.counts(wait_s=WAIT_S))
+    return {
+        "counts": counts,
+        "matrix": _matrix_of(counts),
+        "reasons": _reasons_of(counts),
+        "statuses": list(FetchStatus),
+    }
+
+
+def _past() -> dict[str, Any]:
+    """What can be drawn of the last hours."""
+    history = _seen(lambda: _history_of_jobs().latest(wait_s=WAIT_S))
+    return {"history": history, "charts": _charts_of(history, Clock().now())}
+
+
+def _next_runs() -> list[Upcoming]:
+    """What the schedule sends next, without what would find nothing to do here."""
+    access = this_process().access
+    if not access.settings.schedule_is_on:
+        return []
+    runs = upcoming(SCHEDULE, Clock().now())
+    return [each for each in runs if access.funding.is_configured or each.task != FUNDING_TASK]
+
+
+def _history_of_jobs() -> LatestLook[list[Job]]:
+    found: LatestLook[list[Job]] = current_app.extensions[_HISTORY]
+    return found
+
+
+def _status_of(values: Mapping[str, object]) -> int:
+    """A page of which a part cannot be read is no success, however much else is on it."""
+    return 503 if any(isinstance(value, Part) and value.problem for value in values.values()) else 200
+
+
+def _part_of(look: Callable[[], T]) -> Part[T]:
+    """The part, or why it cannot be read now. Our own faults are no matter of a part."""
+    try:
+        return Part(value=look())
+    except ConvergeError as exc:
+        if status_and_code(exc)[0] < 500:
+            raise
+        return Part(problem=str(exc))
+
+
+def _seen(look: Callable[[], Seen[T] | None]) -> Part[T]:
+    part = _part_of(look)
+    return Part(
+        value=part.value.value if part.value else None,
+        at=part.value.at if part.value else None,
+        problem=part.problem,
+    )
+
+
+def _matrix_of(counts: Part[URLCounts]) -> list[tuple[Platform, list[int], int]]:
+    """Platforms with their URLs by status, those that have any."""
+    if counts.value is None:
+        return []
+    rows = [
+        (platform, [counts.value.number(platform, status) for status in FetchStatus]) for platform in Platform
+    ]
+    return [(platform, numbers, sum(numbers)) for platform, numbers in rows if any(numbers)]
+
+
+def _reasons_of(counts: Part[URLCounts]) -> list[tuple[FetchStatus, str, Platform, int]]:
+    return [] if counts.value is None else counts.value.reasons(*UNFINISHED)[:REASONS_SHOWN]
+
+
+def _charts_of(history: Part[list[Job]], now: datetime) -> list[Chart]:
+    """What can be drawn; nothing where nothing is known."""
+    if history.value is None:
+        return []
+    hours = hours_of(history.value, now)
+    chart = stacked(
+        "Convergence, hour by hour",
+        axis="hour",
+        description="What the jobs of the last 24 hours recorded and converged, and what they tried in vain,"
+        " by the hour in which they ended, in UTC.",
+        series=("tokens recorded", "URLs converged", "URLs tried, still open"),
+        rows=[(_label(hour), _numbers(hour)) for hour in hours],
+    )
+    return [] if chart.is_empty else [chart]
+
+
+def _label(hour: HourOfJobs) -> str:
+    return f"{hour.start:%H:%M}"
+
+
+def _numbers(hour: HourOfJobs) -> tuple[int, int, int]:
+    return hour.tokens_recorded, hour.urls_converged, hour.urls_still_open
+
+
+def _history(access: JobAccess) -> list[Job]:
+    """The newest jobs, a bounded number of them."""
+    found: list[Job] = []
+    before: int | None = None
+    while len(found) < HISTORY_JOBS_MAX:
+        jobs, before = access.jobs.list_jobs(kind=None, state=None, limit=JOBS_AT_ONCE, before=before)
+        found += jobs
+        if before is None:
+            break
+    return found
