@@ -29,6 +29,7 @@ task_routes = {
     "converge.social_recording.retry_url": {"queue": "records"},
     "converge.social_recording.record_live_token": {"queue": "records"},
     "converge.schedule.retry_sweep": {"queue": "jobs"},
+    "converge.solana_backfill.backfill": {"queue": "jobs"},
     "converge.funding.reconcile": {"queue": "jobs"},
     "converge.funding.reconcile_property": {"queue": "records"},
     "converge.schedule.funding_reconciliation": {"queue": "jobs"},

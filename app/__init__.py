@@ -10,7 +10,16 @@ from flask_openapi import Info, OpenAPI
 from werkzeug.exceptions import BadRequest
 
 from app import console, problems
-from app.api import description, funding, health, jobs, metrics, social_graph, social_recording
+from app.api import (
+    description,
+    funding,
+    health,
+    jobs,
+    metrics,
+    social_graph,
+    social_recording,
+    solana_backfill,
+)
 from app.auth import guard
 from app.process import EXTENSION, APIProcess
 from app.specification import SECURITY_SCHEMES, specification_of
@@ -66,7 +75,16 @@ def create_app(access: JobAccess) -> OpenAPI:
     app.before_request(guard(access.settings))
     problems.register(app)
     metrics.prepare(app, access)
-    for module in (health, jobs, social_recording, social_graph, funding, metrics, description):
+    for module in (
+        health,
+        jobs,
+        social_recording,
+        social_graph,
+        solana_backfill,
+        funding,
+        metrics,
+        description,
+    ):
         app.register_api(module.blueprint)
     app.extensions[description.SPECIFICATION] = specification_of(app)
     console.register(app, access)

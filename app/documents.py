@@ -31,6 +31,7 @@ ERROR_CODE = r"[A-Z][A-Z_]*"
 _TIME = {"type": "string", "format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"]}
 _EXAMPLE_ID = "0b6f3a52-6d4e-4a60-9d0c-8a3f5f1f2c11"
 EXAMPLE_ADDRESS = "So11111111111111111111111111111111111111112"
+EXAMPLE_SIGNATURE = "5gJFZweW8EsTQCNWH2EyjJA3vm2VcT91vQtrNAcx7YXeq4zHmqXzSqxxnhb9GxiLvecWJJZv8xxW6opHSnJME643"
 EXAMPLE_OBJECT_ID = "65a1b2c3d4e5f60718293a4b"
 
 Time = Annotated[datetime, PlainSerializer(to_iso, return_type=str), WithJsonSchema(_TIME)]

@@ -23,6 +23,7 @@ from workers.jobs.service import AlreadyFinished, IdempotencyConflict
 from workers.social_graph.graph_reader import ObjectNotFound, TokenNotFound
 from workers.social_recording.explain import URLNotFound
 from workers.social_recording.job_kinds import StatusNotRetryable
+from workers.solana_backfill.job_kinds import BACKFILL_NOT_CONFIGURED, BackfillNotConfigured, EndpointNotFound
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ TABLE: tuple[tuple[type[ConvergeError], int, str], ...] = (
     (PropertyNotFound, 404, "PROPERTY_NOT_FOUND"),
     (NotFound, 404, "JOB_NOT_FOUND"),
     (FundingNotConfigured, 501, NOT_CONFIGURED),
+    (BackfillNotConfigured, 501, BACKFILL_NOT_CONFIGURED),
+    (EndpointNotFound, 404, "ENDPOINT_NOT_FOUND"),
     (InvalidInput, 400, "VALIDATION"),
     (BrokerUnavailable, 503, "BROKER_UNAVAILABLE"),
     # What is left of this family here is a store that a look-up needs and that does not answer.
@@ -52,6 +55,9 @@ JOB_STATUS = {
     "STORE_UNAVAILABLE": 503,
     "JOB_EXPIRED": 503,
     NOT_CONFIGURED: 501,
+    BACKFILL_NOT_CONFIGURED: 501,
+    "ANCHOR_NOT_FOUND": 422,
+    "MAX_PAGES_REACHED": 422,
 }
 Place: TypeAlias = Literal["pointer", "parameter", "header"]
 # Which part of a request a model reads, by the last word of the model's name; any other model is a body.

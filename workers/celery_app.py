@@ -14,7 +14,12 @@ from workers.jobs.run import SecondDelivery
 from workers.settings import Settings, SettingsError, read_settings
 from workers.worker_end import ReturnWaitingTasks
 
-TASK_MODULES = ("workers.jobs.tasks", "workers.social_recording.tasks", "workers.funding.tasks")
+TASK_MODULES = (
+    "workers.jobs.tasks",
+    "workers.social_recording.tasks",
+    "workers.solana_backfill.tasks",
+    "workers.funding.tasks",
+)
 
 
 class GuardedTask(Task[..., Any]):

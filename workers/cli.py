@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -43,13 +43,18 @@ from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 from workers.social_recording.routing import TEXT_MAX, Description, descriptions_of
 from workers.social_recording.stream_pulse import host_name, live_consumers, stream_counts
+from workers.solana_backfill.campaign_words import Direction, Mode
 from workers.solana_backfill.canonical import canonical_transaction
+from workers.solana_backfill.job_kinds import BACKFILL, BackfillRequest
+from workers.solana_backfill.vocabulary import Commitment
 
 T = TypeVar("T")
 
 FAILED, MISUSED = 1, 2
 POLL_S = 0.5
 PAGE_SIZE = 200
+# A signature has 88 letters at most.
+LINE_BYTES_MAX = 200
 # Where a link leads, its key, its canonical URL or the reason why there is none, and the text that has it.
 ROUTE_LINE = "{:<24} {:<32} {:<56} {}\n"
 # Brokers that hang while the consumer of the stream leaves them; otherwise it takes two seconds.
@@ -195,6 +200,47 @@ def retry(
         ).with_defaults(settings)
     )
     _run_job(settings, lambda access: access.jobs.submit(RETRY, request), as_json=as_json)
+
+
+@main.command()
+def backfill(
+    *,
+    mode: Annotated[Mode | None, typer.Option(help="what the address is; without it, a list is read")] = None,
+    address: Annotated[str | None, typer.Option(help="public key of the program, mint or pool")] = None,
+    signatures: Annotated[
+        Path | None, typer.Option(help="file with one signature per line; - is stdin", allow_dash=True)
+    ] = None,
+    direction: Annotated[Direction | None, typer.Option(help="side of the anchor; before by default")] = None,
+    anchor: Annotated[str | None, typer.Option(help="signature to start from, exclusive")] = None,
+    limit: Annotated[int | None, typer.Option(help="1 to 100000 signatures")] = None,
+    max_pages: Annotated[int | None, typer.Option(help="1 to 100 pages of 1,000")] = None,
+    commitment: Annotated[Commitment, typer.Option(help="of all requests")] = Commitment.FINALIZED,
+    include_failed: Annotated[
+        bool, typer.Option("--with-failed/--without-failed", help="transactions that failed on the chain")
+    ] = True,
+    role: Annotated[str | None, typer.Option(help="which configured endpoint is asked")] = None,
+    dry_run: DryRun = False,
+    as_json: AsJSON = False,
+) -> None:
+    """Fetch and store transactions of the past: of a list of signatures, or of an address's history."""
+    settings = _settings()
+    listed = None if signatures is None else _lines_of_file(signatures)
+    request = _parse(
+        lambda: BackfillRequest(
+            mode=mode or Mode.SIGNATURES,
+            address=address,
+            signatures=listed,
+            direction=direction,
+            anchor=anchor,
+            limit=limit,
+            max_pages=max_pages,
+            commitment=commitment,
+            include_failed=include_failed,
+            role=role,
+            dry_run=dry_run,
+        ).with_defaults(settings)
+    )
+    _run_job(settings, lambda access: access.jobs.submit(BACKFILL, request), as_json=as_json)
 
 
 @main.command()
@@ -428,6 +474,16 @@ def _check_stream(settings: Settings) -> None:
     out.print(_cell(", ".join(f"{number} {fate}" for fate, number in counts.items()) or "no message yet"))
     if not consumers:
         _end("no consumer of the stream is alive on this host", FAILED)
+
+
+def _lines_of_file(path: Path) -> list[str]:
+    """The lines of a file or of stdin (`-`), without blank ones and white space around them."""
+    try:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as stream:
+            lines = [line.strip() for line in lines_of(stream, bytes_max=LINE_BYTES_MAX)]
+    except OSError as exc:
+        _end(f"{path}: {exc.strerror}", MISUSED)
+    return [line for line in lines if line]
 
 
 def _all_blocked(access: JobAccess) -> list[BlockedFunding]:

@@ -62,12 +62,14 @@ from workers.social_recording.stream_pulse import StreamPulse
 from workers.social_recording.sweep import RetrySweep
 from workers.social_recording.tracker import TrackerClient
 from workers.social_recording.url_collection import RecordingLimits, URLCollector, obstacle_to
+from workers.solana_backfill.assembly import build_backfill
+from workers.solana_backfill.job_kinds import BACKFILL
 from workers.telemetry import Meter, MeterWriter, TelemetryReader
 from workers.vital_signs import VitalSigns
 
 log = logging.getLogger(__name__)
 
-JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY, FUNDING_RECONCILE)}
+JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY, BACKFILL, FUNDING_RECONCILE)}
 SECONDS_PER_DAY = 86_400
 CANARY_WAIT_S = 2.0
 READY_TIMEOUT_S = 2.0
@@ -254,6 +256,7 @@ class Services:
             lease_ttls_ms={
                 RECONCILE.name: settings.social_record_reconcile_lock_ttl_ms,
                 RETRY.name: settings.social_record_retry_lock_ttl_ms,
+                BACKFILL.name: settings.solana_backfill_lock_ttl_ms,
                 FUNDING_RECONCILE.name: settings.funding_reconcile_lock_ttl_ms,
             },
             shutdown=self.shutdown,
@@ -287,6 +290,7 @@ class Services:
             backoff_factor=settings.social_record_retry_backoff_factor,
         )
         self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
+        self.backfill = build_backfill(settings, redis=redis, database=database, clock=clock, http=http)
         self.funding = FundingWork(
             settings,
             redis=redis,

@@ -96,6 +96,8 @@ _DEFAULTS = {
     # https://docs.slack.dev/apis/web-api/rate-limits: one message a second, with short bursts of more. What
     # is said at once is said by one run, so a minute's worth may come in a burst.
     "alert_webhook": "60/minute;5 at once",
+    # Each endpoint has limits of its own in SOLANA_ENDPOINTS, and a schedule that keeps its requests apart.
+    "solana_rpc": "none",
     # Registries publish no figures. rdap.org, which stands in front of all of them, allows 10 in 10 s.
     "rdap": "10/10second;2 at once",
     # Politeness: about what a person with a browser causes.

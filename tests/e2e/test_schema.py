@@ -26,6 +26,8 @@ from devstack.sandbox.tokens import address_of, base58
 from devstack.valkey import ValkeyServer
 from tests.conftest import make_settings
 from tests.integration.funding_place import Channel, FundingPlace, emptied_engine
+from tests.solana_node import ENDPOINT
+from workers.base58 import is_public_key, is_signature
 from workers.clock import Clock
 from workers.funding.vocabulary import BlockReason
 from workers.jobs.probe import note_canary
@@ -36,6 +38,7 @@ from workers.social_graph.source_url import SourceURL
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.vocabulary import FetchStatus, LinkStatus, Platform
+from workers.solana_backfill.job_kinds import SIGNATURE_FORMAT
 
 KEY = {"x-api-key": "test-key"}
 OPERATIONS = (
@@ -50,9 +53,11 @@ OPERATIONS = (
     "getToken",
     "listTokensOfObject",
     "explainURL",
+    "backfillTransactions",
     "reconcileFundings",
     "listBlockedFundings",
 )
+SIGNATURE = base58(bytes(range(1, 65)))
 # The generator leaves out the address from which it has read the specification.
 NOT_TRIED = {"getSpecification"}
 BODIES = {
@@ -78,6 +83,21 @@ BODIES = {
             "dryRun": True,
         },
     ),
+    "/api/v1/internal/solana-backfill/campaigns": (
+        "BackfillBody",
+        {
+            "mode": "program",
+            "address": "So11111111111111111111111111111111111111112",
+            "direction": "after",
+            "anchor": SIGNATURE,
+            "limit": 50,
+            "maxPages": 20,
+            "commitment": "finalized",
+            "includeFailed": True,
+            "role": ENDPOINT.role,
+            "dryRun": False,
+        },
+    ),
     "/api/v1/internal/funding/reconcile": (
         "FundingReconcileBody",
         {"propertyIds": ["harbour-quay-12"], "deadlineMs": 45000, "dryRun": False},
@@ -86,6 +106,8 @@ BODIES = {
 ADDRESS = address_of("a token that is stored")
 # A pattern cannot say how many bytes a text in base58 has, so the form has a name of its own.
 schemathesis.openapi.format(ADDRESS_FORMAT, st.binary(min_size=32, max_size=32).map(base58))
+schemathesis.openapi.format(SIGNATURE_FORMAT, st.binary(min_size=64, max_size=64).map(base58))
+FORMATS = {ADDRESS_FORMAT: is_public_key, SIGNATURE_FORMAT: is_signature}
 bounded = settings(
     max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -127,6 +149,7 @@ def api(
         mongo_url=mongo.url,
         mongo_database=database.name,
         funding_database_url=funding_database,
+        solana_endpoints=(ENDPOINT,),
         api_waiters_max=0,  # a generated `Prefer: wait=60` is answered at once
     )
     access = open_job_access(settings)
@@ -250,7 +273,9 @@ def test_a_body_is_taken_exactly_when_the_specification_allows_it(api: API, path
     name, whole = BODIES[path]
     schemas = json.loads(json.dumps(api.spec["components"]["schemas"]))
     allowed = Draft202012Validator(
-        {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}, validate_formats=True
+        {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}},
+        validate_formats=True,
+        formats=FORMATS,
     )
     changed = st.builds(
         lambda name, value: {**whole, name: value},
@@ -271,8 +296,9 @@ def test_a_body_is_taken_exactly_when_the_specification_allows_it(api: API, path
         assert problem["errors"], "an error names its place"
         assert all("pointer" in error for error in problem["errors"])
         if allowed.is_valid(body):
-            # What no schema can say: that dates are in order, and that a property exists.
-            assert {error["pointer"] for error in problem["errors"]} in ({"/endDate"}, {"/propertyIds"})
+            # What no schema can say: that dates are in order, and that a property or an endpoint exists.
+            places = {error["pointer"] for error in problem["errors"]}
+            assert places in ({"/endDate"}, {"/propertyIds"}, {"/role"})
         elif problem["code"] != "STATUS_NOT_RETRYABLE":
             assert (answer.status_code, problem["code"]) == (400, "VALIDATION")
 

@@ -77,9 +77,9 @@ def test_github_bears_what_its_key_allows() -> None:
     )
 
 
-def test_every_source_but_the_operators_own_has_a_limit() -> None:
+def test_every_source_has_a_limit_but_the_operators_own_and_the_one_with_a_schedule() -> None:
     found = limits_by_source(None, has_github_token=False)
-    assert [source for source, limit in found.items() if limit.is_none] == ["tracker"]
+    assert [source for source, limit in found.items() if limit.is_none] == ["tracker", "solana_rpc"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from workers.base58 import is_public_key, is_signature
+from workers.base58 import ALPHABET, is_public_key, is_signature
 from workers.errors import InvalidInput, PermanentError
 from workers.jobs.kinds import JobKind
 from workers.jobs.request_fields import WHOLE, DryRun, JobBody
@@ -57,11 +57,14 @@ def _signature(text: str) -> str:
     return text
 
 
-PublicKey = Annotated[
-    str, Field(json_schema_extra={"format": PUBLIC_KEY_FORMAT}), AfterValidator(_public_key)
-]
-Signature = Annotated[str, Field(json_schema_extra={"format": SIGNATURE_FORMAT}), AfterValidator(_signature)]
+# A pattern cannot say how many bytes a text in base58 has, so the forms have names of their own as well.
+_KEY_SCHEMA = {"format": PUBLIC_KEY_FORMAT, "pattern": f"^[{ALPHABET}]{{32,44}}$"}
+_SIGNATURE_SCHEMA = {"format": SIGNATURE_FORMAT, "pattern": f"^[{ALPHABET}]{{64,88}}$"}
+PublicKey = Annotated[str, Field(json_schema_extra={**_KEY_SCHEMA}), AfterValidator(_public_key)]
+Signature = Annotated[str, Field(json_schema_extra={**_SIGNATURE_SCHEMA}), AfterValidator(_signature)]
 _NULL = {"type": "null"}
+_ADDRESS = {"type": "string", **_KEY_SCHEMA}
+_ANCHOR = {"type": "string", **_SIGNATURE_SCHEMA}
 _OF_A_SEARCH = ("address", "direction", "anchor", "limit", "maxPages")
 _ADDRESS_MODES = [mode.value for mode in Mode if mode is not Mode.SIGNATURES]
 # The three shapes that the validators below let through, for those who read the specification.
@@ -71,7 +74,7 @@ RULES: dict[str, Any] = {
             "required": ["signatures"],
             "properties": {
                 "mode": {"enum": [Mode.SIGNATURES.value]},
-                "signatures": {"type": "array"},
+                "signatures": {"type": "array", "items": _ANCHOR, "minItems": 1},
                 **dict.fromkeys(_OF_A_SEARCH, _NULL),
                 "includeFailed": {"enum": [True]},
             },
@@ -80,7 +83,7 @@ RULES: dict[str, Any] = {
             "required": ["address"],
             "properties": {
                 "mode": {"enum": _ADDRESS_MODES},
-                "address": {"type": "string"},
+                "address": _ADDRESS,
                 "direction": {"enum": [Direction.BEFORE.value, None]},
                 "signatures": _NULL,
             },
@@ -89,9 +92,9 @@ RULES: dict[str, Any] = {
             "required": ["address", "direction", "anchor"],
             "properties": {
                 "mode": {"enum": _ADDRESS_MODES},
-                "address": {"type": "string"},
+                "address": _ADDRESS,
                 "direction": {"enum": [Direction.AFTER.value]},
-                "anchor": {"type": "string"},
+                "anchor": _ANCHOR,
                 "signatures": _NULL,
             },
         },

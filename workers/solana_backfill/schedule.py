@@ -26,21 +26,23 @@ STORE_AWAY = (RedisError, OSError)
 PAUSE_MAX_S = 120.0
 # What is left of the allowed rate, so that requests which are held up on their way do not arrive too close to
 # the next ones and are counted over the limit there.
-HEADROOM = 0.01
-# A start that comes late moves the next one by as much, except for this part of the spacing, which is made up
-# for.
-CATCH_UP = 0.5
+HEADROOM = 0.02
+# What is held up for a moment, on a busy machine, is made up for: the next starts come sooner, but none
+# sooner than this part of the spacing after the one before, and never too many for the rate. Who comes later
+# than so many seconds was not held up but had nothing to ask, and has saved nothing.
+GAP_MIN = 0.5
+LAG_MAX_S = 0.1
 # How long a place among the open requests outlives the time that a request may take.
 OPEN_GRACE_S = 10.0
 _IDLE_TTL_MS = 600_000
 
 # KEYS: the state (`next`, `pause`), the starts of the last window (newest first), the open requests by when
-# they expire. ARGV: owner, now or '', spacing, starts per window, window, longest pause, catch-up, most open
-# requests, how long one may stay open, time to live of the keys in ms. All other times are microseconds.
-# Returns 1 and the time until the next start, 0 and the time after which to ask again, or -1 and 0 when it is
-# a matter of open requests. A time that lies further ahead than can be was written before the clock was set
-# back. The client repeats a command whose answer got lost: the owner has one place among the open requests
-# then, and two starts.
+# they expire. ARGV: owner, now or '', spacing, starts per window, window, longest pause, longest lag,
+# shortest gap, most open requests, how long one may stay open, time to live of the keys in ms. All other
+# times are microseconds. Returns 1 and the time until the next start, 0 and the time after which to ask
+# again, or -1 and 0 when it is a matter of open requests. A time that lies further ahead than can be was
+# written before the clock was set back. The client repeats a command whose answer got lost: the owner has one
+# place among the open requests then, and two starts.
 _NOW = """
 local function now_us(given)
   if given ~= '' then return tonumber(given) end
@@ -59,20 +61,24 @@ if next_at > now + spacing then next_at = now end
 if pause_until > now + tonumber(ARGV[6]) then pause_until = now end
 local wait = math.max(next_at, pause_until) - now
 local newest = redis.call('LINDEX', KEYS[2], 0)
-if newest and tonumber(newest) > now then redis.call('DEL', KEYS[2]) end
+if newest and tonumber(newest) > now then
+  redis.call('DEL', KEYS[2])
+elseif newest then
+  wait = math.max(wait, tonumber(newest) + tonumber(ARGV[8]) - now)
+end
 local nth = redis.call('LINDEX', KEYS[2], count - 1)
 if nth then wait = math.max(wait, tonumber(nth) + window - now) end
 if wait > 0 then return {0, text(wait)} end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', text(now))
 local is_ours = redis.call('ZSCORE', KEYS[3], ARGV[1])
-if not is_ours and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[8]) then return {-1, '0'} end
-redis.call('ZADD', KEYS[3], text(now + tonumber(ARGV[9])), ARGV[1])
-next_at = math.max(next_at, now - tonumber(ARGV[7])) + spacing
+if not is_ours and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[9]) then return {-1, '0'} end
+redis.call('ZADD', KEYS[3], text(now + tonumber(ARGV[10])), ARGV[1])
+next_at = (now - next_at > tonumber(ARGV[7]) and now or next_at) + spacing
 redis.call('HSET', KEYS[1], 'next', text(next_at))
 redis.call('LPUSH', KEYS[2], text(now))
 redis.call('LTRIM', KEYS[2], 0, count - 1)
-for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[10]) end
-return {1, text(next_at - now)}
+for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[11]) end
+return {1, text(math.max(next_at - now, tonumber(ARGV[8])))}
 """
 )
 # KEYS: the state. ARGV: now or '', length in microseconds, time to live in ms. A pause is never made shorter.
@@ -127,7 +133,8 @@ class EndpointSchedule:
             count,
             round(spacing_us * count),
             round(PAUSE_MAX_S * 1_000_000),
-            round(spacing_us * CATCH_UP),
+            round(LAG_MAX_S * 1_000_000),
+            round(spacing_us * GAP_MIN),
             endpoint.max_concurrent_requests,
             round((open_s + OPEN_GRACE_S) * 1_000_000),
         ]
