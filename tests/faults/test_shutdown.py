@@ -22,6 +22,8 @@ LONG = {
     "SOCIAL_RECORD_TOKEN_LOCK_TTL_MS": "600000",
     "SOCIAL_RECORD_RECONCILE_LOCK_TTL_MS": "600000",
 }
+# One call that hangs is enough to keep a thread busy for the whole test.
+PATIENT = {"TRACKER_TIMEOUT_MS": "60000", "HTTP_READ_TIMEOUT_MS": "60000"}
 AT_ONCE_S = 2.0
 LEASE_TTL_S = 2.0
 GRACE_S = 2.0
@@ -91,14 +93,14 @@ def test_tasks_that_wait_in_a_worker_that_ends_are_done_by_others_meanwhile(
     tokens = operator.set_tokens(sites(8))
     operator.sandbox.set_faults({"route": "by-addresses", "hang": True, "times": 2})
     crew.hire("jobs")
-    ending = crew.hire("records", threads=2)
+    ending = crew.hire("records", threads=2, **PATIENT)
     job_id = operator.start("reconcile")
     wait_until(lambda: len(operator.calls().by_address) == 2, "both threads are busy")
     wait_until(lambda: ending.log_file.read_text().count("record_token[") >= 4, "two more wait behind them")
     tell(ending)
     wait_until(lambda: ending.logged("waiting tasks were given back"), "they are given back")
     crew.hire("records")
-    wait_until(lambda: len(operator.documents(tokens)) == 6, "the other six are recorded")
+    wait_until(lambda: len(operator.documents(tokens)) == 6, "the other six are recorded", timeout_s=30)
     assert ending.running, "its two are still in work"
     ending.kill()
     meta = operator.ended(job_id)["result"]["meta"]
@@ -110,7 +112,7 @@ def test_without_giving_back_they_would_wait_for_what_is_in_work(operator: Opera
     tokens = operator.set_tokens(sites(8))
     operator.sandbox.set_faults({"route": "by-addresses", "hang": True, "times": 2})
     crew.hire("jobs")
-    plain = programs.worker("plain-worker", crew.environ, crew.logs, threads=2)
+    plain = programs.worker("plain-worker", {**crew.environ, **PATIENT}, crew.logs, threads=2)
     argv = [each.replace("jobs,records", "records") for each in plain.argv]
     argv[argv.index("-A") + 1] = "tests.faults.plain_worker"
     ending = replace(plain, argv=argv)
@@ -122,7 +124,9 @@ def test_without_giving_back_they_would_wait_for_what_is_in_work(operator: Opera
     tell(ending)
     wait_until(lambda: ending.logged("Warm shutdown"), "it has heard")
     crew.hire("records")
-    wait_until(lambda: len(operator.documents(tokens)) == 4, "what was on the queue is recorded")
+    wait_until(
+        lambda: len(operator.documents(tokens)) == 4, "what was on the queue is recorded", timeout_s=30
+    )
     told_at = time.monotonic()
     wait_until(lambda: time.monotonic() - told_at > GRACE_S, "the grace is over")
     assert ending.running
