@@ -50,18 +50,19 @@ class FundingSite:
 
 @dataclass
 class KillSwitch:
-    """Ends this process at its `number`-th step, as a crash would."""
+    """Ends this process at its `number`-th step, as a crash would; with a `kind` only those steps count."""
 
     number: int
     when: When
+    kind: str = ""
     seen: int = 0
     is_armed: bool = False
     thread: int = field(default_factory=threading.get_ident)
 
     @contextmanager
-    def step(self) -> Iterator[None]:
+    def step(self, kind: str) -> Iterator[None]:
         """Around what is one step. Renewals of leases by their own thread are none."""
-        counts = self.is_armed and threading.get_ident() == self.thread
+        counts = self.is_armed and threading.get_ident() == self.thread and self.kind in ("", kind)
         if counts:
             self.seen += 1
             self._die(When.BEFORE)
@@ -74,38 +75,38 @@ class KillSwitch:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _watch_database(engine: Engine, switch: KillSwitch) -> None:
+def watch_database(engine: Engine, switch: KillSwitch) -> None:
     """Make every statement and every commit a step."""
     do_execute, do_commit = engine.dialect.do_execute, engine.dialect.do_commit
 
     def execute(*args: Any, **kwargs: Any) -> None:
-        with switch.step():
+        with switch.step("statement"):
             do_execute(*args, **kwargs)
 
     def commit(connection: Any) -> None:
-        with switch.step():
+        with switch.step("statement"):
             do_commit(connection)
 
     engine.dialect.do_execute = execute  # type: ignore[method-assign]
     engine.dialect.do_commit = commit  # type: ignore[method-assign]
 
 
-def _watched_redis(url: str, switch: KillSwitch) -> Redis:
+def watched_redis(url: str, switch: KillSwitch, **options: Any) -> Redis:
     """A client for which everything that is sent is a step."""
 
     class Watched(Connection):
         def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-            with switch.step():
+            with switch.step("command"):
                 super().send_packed_command(command, check_health)
 
-    return Redis(connection_pool=ConnectionPool.from_url(url, connection_class=Watched))
+    return Redis(connection_pool=ConnectionPool.from_url(url, connection_class=Watched, **options))
 
 
 def _act(site: FundingSite, what: str, number: int, when: When) -> None:
     switch = KillSwitch(number, when)
     engine = open_database(site.database_url, timeout_ms=DB_TIMEOUT_MS)
-    _watch_database(engine, switch)
-    place = FundingPlace(engine, _watched_redis(site.redis_url, switch), Channel(), clock=HastyClock())
+    watch_database(engine, switch)
+    place = FundingPlace(engine, watched_redis(site.redis_url, switch), Channel(), clock=HastyClock())
     order = Order(property_id=site.property_id, investor_id=site.investor_id, bricks=1)
     switch.is_armed = True
     match what:

@@ -220,9 +220,9 @@ class FundingPlace:
             )
         return purchase_id
 
-    def add_investor(self, balance_cents: int = RICH_CENTS) -> str:
+    def add_investor(self, balance_cents: int = RICH_CENTS, *, investor_id: str = "") -> str:
         """An investor with so much in the wallet."""
-        investor_id = f"investor-{next(_numbers)}"
+        investor_id = investor_id or f"investor-{next(_numbers)}"
         with self.engine.begin() as connection:
             connection.execute(insert(WALLETS).values(investor_id=investor_id, balance_cents=balance_cents))
         return investor_id
