@@ -112,8 +112,11 @@ def test_what_is_recorded_is_never_touched_again(operator: Operator) -> None:
     before = operator.documents(tokens)
     for key in operator.redis.keys("converge:job*"):
         operator.redis.delete(key)
-    operator.run("reconcile")
+    calls = operator.calls().total
+    meta = operator.meta("reconcile")
+    assert (meta["alreadySeen"], meta["targeted"]) == (3, 0)
     assert operator.documents(tokens) == before
+    assert operator.calls().total == calls + 1, "the list and nothing else"
 
 
 def test_one_failing_token_does_not_end_the_batch_and_is_the_next_input(operator: Operator) -> None:

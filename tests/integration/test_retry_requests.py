@@ -103,6 +103,16 @@ def test_a_url_that_is_closed_is_opened_again_only_by_a_request_that_names_its_s
     assert generator.calls.total() == 1
 
 
+def test_a_url_that_is_ok_is_the_same_after_a_hundred_sweeps(place: RecordingPlace) -> None:
+    place.rebuild(generator=(generator := OwnGenerator(show=down)))
+    address = place.store_token(stored(FetchStatus.OK, new_site()))
+    before = place.document(address)
+    for _ in range(100):
+        assert place.run_retry(minIntervalMinutes=0)["candidateUrls"] == 0
+    assert place.document(address) == before
+    assert generator.calls == {}
+
+
 def test_more_attempts_in_the_settings_open_nothing_by_themselves(place: RecordingPlace) -> None:
     place.rebuild(generator=OwnGenerator(show=down), max_attempts=2)
     address = place.store_token(failed_url(new_site()))
