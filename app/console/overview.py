@@ -14,8 +14,7 @@ from flask import Flask, Response, abort, current_app, redirect, request, url_fo
 from werkzeug.wrappers import Response as AnyResponse
 
 from app.console.blueprint import blueprint, page, status_and_code
-from app.console.charts import Chart, stacked
-from app.console.job_history import HourOfJobs, hours_of
+from app.console.history_charts import HOURS, chart_of_calls, chart_of_jobs, chart_of_paid_calls
 from app.console.jobs import available_forms, headline, recent_jobs
 from app.console.upcoming import Upcoming, upcoming
 from app.process import this_process
@@ -103,8 +102,11 @@ def find() -> AnyResponse:
 def _current() -> dict[str, Any]:
     """What runs and waits."""
     access = this_process().access
-    part = _part_of(lambda: recent_jobs(access))
-    return {"jobs": part, "headline": headline}
+    return {
+        "jobs": _part_of(lambda: recent_jobs(access)),
+        "queues": _part_of(access.vitals.queue_lengths),
+        "headline": headline,
+    }
 
 
 def _next() -> dict[str, Any]:
@@ -134,8 +136,15 @@ def _urls() -> dict[str, Any]:
 
 def _past() -> dict[str, Any]:
     """What can be drawn of the last hours."""
+    access = this_process().access
     history = _seen(lambda: _history_of_jobs().latest(wait_s=WAIT_S))
-    return {"history": history, "charts": _charts_of(history, Clock().now())}
+    calls = _part_of(lambda: access.telemetry.calls_by_hour(HOURS))
+    charts = [
+        chart_of_jobs(history.value or [], Clock().now()),
+        chart_of_calls(calls.value or []),
+        chart_of_paid_calls(calls.value or []),
+    ]
+    return {"history": history, "calls": calls, "charts": [chart for chart in charts if chart is not None]}
 
 
 def _next_runs() -> list[Upcoming]:
@@ -188,30 +197,6 @@ def _matrix_of(counts: Part[URLCounts]) -> list[tuple[Platform, list[int], int]]
 
 def _reasons_of(counts: Part[URLCounts]) -> list[tuple[FetchStatus, str, Platform, int]]:
     return [] if counts.value is None else counts.value.reasons(*UNFINISHED)[:REASONS_SHOWN]
-
-
-def _charts_of(history: Part[list[Job]], now: datetime) -> list[Chart]:
-    """What can be drawn; nothing where nothing is known."""
-    if history.value is None:
-        return []
-    hours = hours_of(history.value, now)
-    chart = stacked(
-        "Convergence, hour by hour",
-        axis="hour",
-        description="What the jobs of the last 24 hours recorded and converged, and what they tried in vain,"
-        " by the hour in which they ended, in UTC.",
-        series=("tokens recorded", "URLs converged", "URLs tried, still open"),
-        rows=[(_label(hour), _numbers(hour)) for hour in hours],
-    )
-    return [] if chart.is_empty else [chart]
-
-
-def _label(hour: HourOfJobs) -> str:
-    return f"{hour.start:%H:%M}"
-
-
-def _numbers(hour: HourOfJobs) -> tuple[int, int, int]:
-    return hour.tokens_recorded, hour.urls_converged, hour.urls_still_open
 
 
 def _history(access: JobAccess) -> list[Job]:

@@ -11,6 +11,7 @@ from werkzeug.datastructures import MultiDict
 
 from app.console.charts import HEIGHT, WIDTH, round_top, stacked
 from app.console.forms import FORMS, Control, Refused, body_of, key_of, request_of
+from app.console.history_charts import chart_of_calls, chart_of_jobs, chart_of_paid_calls
 from app.console.job_history import hours_of
 from app.console.upcoming import next_time, upcoming
 from app.console.wording import RULES, SENTENCES, ago, plainly, shortened, sign_of, span, spoken, tame
@@ -20,6 +21,7 @@ from workers.jobs.service import Job
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.explain import Rule
 from workers.social_recording.job_kinds import RetryRequest
+from workers.telemetry import HourOfCalls
 
 NOW = datetime(2026, 1, 15, 12, 40, tzinfo=UTC)
 
@@ -111,6 +113,38 @@ def test_dry_runs_running_and_old_jobs_count_nothing() -> None:
     hours = hours_of(jobs, NOW)
     assert sum(hour.tokens_recorded for hour in hours) == 0
     assert sum(hour.jobs for hour in hours) == 1
+
+
+def test_what_is_not_known_is_not_drawn() -> None:
+    assert chart_of_jobs([], NOW) is None
+    assert chart_of_calls([]) is None
+    quiet = HourOfCalls(at=NOW, calls={}, paid={})
+    assert chart_of_calls([quiet]) is None
+    assert chart_of_paid_calls([HourOfCalls(at=NOW, calls={"web": 3}, paid={"web": 0})]) is None
+
+
+def test_calls_are_drawn_by_source_the_busiest_first() -> None:
+    hours = [
+        HourOfCalls(at=NOW - timedelta(hours=1), calls={"web": 2, "github": 9}, paid={}),
+        HourOfCalls(at=NOW, calls={"web": 1, "apify": 4}, paid={"apify": 4}),
+    ]
+    chart = chart_of_calls(hours)
+    assert chart is not None
+    assert (chart.series, chart.totals) == (("github", "apify", "web"), (9, 4, 3))
+    assert [stack.values for stack in chart.stacks] == [(9, 0, 2), (0, 4, 1)]
+    paid = chart_of_paid_calls(hours)
+    assert paid is not None
+    assert (paid.series, paid.totals) == (("apify",), (4,))
+
+
+@pytest.mark.parametrize(("sources", "series"), [(8, 8), (9, 8), (30, 8)])
+def test_many_sources_share_the_last_colour(sources: int, series: int) -> None:
+    calls = {f"s{number:02}": 100 - number for number in range(sources)}
+    chart = chart_of_calls([HourOfCalls(at=NOW, calls=calls, paid={})])
+    assert chart is not None
+    assert len(chart.series) == series
+    assert sum(chart.totals) == sum(calls.values())
+    assert (chart.series[-1] == "others") is (sources > 8)
 
 
 @pytest.mark.parametrize(
