@@ -495,3 +495,84 @@ def test_a_job_of_an_unconfigured_worker_says_so(place: SolanaPlace) -> None:
     place.settings = make_settings(solana_endpoints=(ENDPOINT,))
     refusal = failure(place, address=ADDRESS)
     assert refusal.code == "BACKFILL_NOT_CONFIGURED"
+
+
+SUMMARY = {
+    "mode": str,
+    "filterCode": str,
+    "commitment": str,
+    "role": str,
+    "provider": str,
+    "endpoint": str,
+    "pages": int,
+    "inspected": int,
+    "repeated": int,
+    "leftOut": int,
+    "historyEnd": str,
+    "note": (str, type(None)),
+    "selected": int,
+    "started": int,
+    "completed": int,
+    "cancelled": int,
+    "notStarted": int,
+    "persisted": int,
+    "alreadyPresent": int,
+    "missing": int,
+    "failed": int,
+    "calls": dict,
+    "rateLimited": int,
+    "resumeBeforeSignature": (str, type(None)),
+    "resumeAfterSignature": (str, type(None)),
+    "stoppedBy": str,
+    "queuedMs": int,
+    "elapsedMs": int,
+    "rowsLeftOut": int,
+}
+DRY = {"dryRun": bool, "planned": int}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"anchor": signature(2)},
+        {"direction": "after", "anchor": signature(5)},
+        {"signatures": [signature(1), signature(9)]},
+        {"dryRun": True},
+    ],
+    ids=["latest", "before", "after", "list", "dry run"],
+)
+def test_every_campaign_is_summed_up_in_the_same_plain_words(
+    place: SolanaPlace, body: dict[str, Any]
+) -> None:
+    with_history(place, signatures(5))
+    meta = place.run(**body)["meta"]
+    expected = SUMMARY | DRY if "dryRun" in body else SUMMARY
+    assert meta.keys() == expected.keys()
+    assert {name for name, kind in expected.items() if not isinstance(meta[name], kind)} == set()
+    assert json.loads(json.dumps(meta)) == meta
+
+
+def test_a_campaign_writes_to_its_two_collections_and_to_no_other(place: SolanaPlace) -> None:
+    with_history(place, signatures(3))
+    place.run()
+    written = {
+        name
+        for name in place.database.list_collection_names()
+        if place.database[name].find_one({}) is not None
+    }
+    assert written == {"raw_transactions", "transaction_observations"}
+
+
+def test_a_large_campaign_shows_what_has_to_be_looked_at_and_says_how_much_it_leaves_out(
+    place: SolanaPlace,
+) -> None:
+    with_history(place, signatures(1005))
+    place.node.bodies[signature(7)] = None
+    place.node.say_of(signature(9), error(-32015, "Transaction version (2) is not supported"))
+    result = place.run(limit=1005)
+    assert outcomes(result) == {
+        signature(7): ("missing", None),
+        signature(9): ("failed", "unsupported_version"),
+    }
+    assert result["meta"]["rowsLeftOut"] == 1003
