@@ -15,7 +15,7 @@ WORKDIR /build
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock
 
-COPY pyproject.toml README.md celeryconfig.py ./
+COPY pyproject.toml MANIFEST.in README.md celeryconfig.py ./
 COPY app app
 COPY workers workers
 COPY devstack devstack
