@@ -45,7 +45,7 @@ check: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 	$(RUN) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
-	$(RUN) -m pytest -q tests/unit tests/conformance
+	$(RUN) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile tests/unit tests/conformance
 
 format: $(READY)
 	$(RUN) -m ruff format .
