@@ -87,7 +87,7 @@ def test_every_source_has_a_limit_but_the_operators_own_and_the_one_with_a_sched
     [
         ("github", "`github` must look like"),
         ("github=1/second,=2/second", "`=2/second` must look like"),
-        ("gitlab=1/second", "`gitlab` is no source; there are apify, github"),
+        ("gitlab=1/second", "`gitlab` is no source; there are alert_webhook, apify"),
         ("telegram=1/second,telegram=none", "`telegram` is there twice"),
         ("telegram=1/week", "`1/week` of `telegram` is neither"),
         ("telegram=often", "`often` of `telegram` is neither"),
