@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -21,10 +22,13 @@ from app import create_app
 from app.console.blueprint import POLICY
 from app.console.sign_in import COOKIE_NAME, LIFETIME
 from devstack.mongo import MongoServer
+from devstack.sandbox.process import SOLANA_ENDPOINT
 from devstack.valkey import ValkeyServer
 from tests.conftest import make_settings
+from tests.integration.funding_place import Channel, FundingPlace, emptied_engine
 from workers.celery_app import create_celery
-from workers.clock import Clock
+from workers.clock import Clock, to_iso
+from workers.funding.vocabulary import BlockReason
 from workers.jobs.record import JobState
 from workers.jobs.service import Job
 from workers.mongo import MongoDatabase
@@ -72,9 +76,8 @@ class Visitor:
 
 @contextmanager
 def visitor_of(settings: Settings) -> Iterator[Visitor]:
-    access = open_job_access(settings)
-    yield Visitor(create_app(access).test_client(), access)
-    access.close()
+    with closing(open_job_access(settings)) as access:
+        yield Visitor(create_app(access).test_client(), access)
 
 
 @pytest.fixture
@@ -698,3 +701,86 @@ def test_a_redis_that_is_away_is_a_readable_page_and_takes_only_its_parts(
         assert refused.status_code == 503
         assert 'value="7"' in refused.text, "what was typed is not lost"
         assert visitor.get(f"/console/tokens/{ADDRESS}").status_code == 200
+
+
+@contextmanager
+def funding_office(settings: Settings, funding_database: str) -> Iterator[tuple[Visitor, FundingPlace]]:
+    """Somebody who has signed in where there are fundings."""
+    with (
+        visitor_of(settings.model_copy(update={"funding_database_url": funding_database})) as visitor,
+        emptied_engine(funding_database) as engine,
+        Redis.from_url(settings.redis_url) as counters,
+    ):
+        visitor.sign_in()
+        yield visitor, FundingPlace(engine, counters, Channel(), clock=Clock())
+
+
+def test_blocked_fundings_show_both_sides_and_lead_to_a_reconciliation(
+    settings: Settings, funding_database: str
+) -> None:
+    with funding_office(settings, funding_database) as (visitor, place):
+        assert "No funding is blocked" in text_of(visitor.get("/console/fundings"))
+        block = {"reason": BlockReason.COUNTER_RECONCILIATION.value, "at": to_iso(Clock().now())}
+        place.add_property(100, sold=99, auto_invest=4, counters=(97, 4), blocked=block, property_id="quay-1")
+        place.add_property(100, sold=50)
+        page = visitor.get("/console/fundings")
+        [row] = HTMLParser(page.text).css("tbody tr")
+        cells = [" ".join(cell.text().split()) for cell in row.css("th, td")]
+        assert cells[:2] == ["quay-1", "counter-reconciliation"]
+        assert cells[3:9] == ["100", "97", "99 ≠differs", "4", "4", "0"]
+        [down] = [link for link in links_of(page) if "propertyIds" in link]
+        form = HTMLParser(visitor.get(down).text)
+        field = form.css_first("textarea[name=propertyIds]")
+        assert field is not None
+        assert field.text() == "quay-1"
+        response = visitor.post(
+            "/console/start/funding", page=down, propertyIds="quay-1\nquay-1", what="look"
+        )
+        [job], _ = visitor.access.jobs.list_jobs(kind=None, state=None, limit=5, before=None)
+        assert response.headers["Location"].endswith(job.record.id)
+        assert (job.record.kind, job.record.request["propertyIds"]) == ("funding.reconcile", ["quay-1"])
+        assert job.record.request["dryRun"] is True
+
+
+def test_a_property_that_is_not_there_is_told_at_its_field(settings: Settings, funding_database: str) -> None:
+    with funding_office(settings, funding_database) as (visitor, _):
+        form = "/console/start/funding"
+        response = visitor.post(form, page=form, propertyIds="nowhere")
+        assert "there is no property nowhere" in text_of(response, 404)
+        assert "aria-invalid" in response.text
+
+
+def test_many_blocked_fundings_are_paged(settings: Settings, funding_database: str) -> None:
+    with funding_office(settings, funding_database) as (visitor, place):
+        block = {"reason": BlockReason.COUNTER_RECONCILIATION.value, "at": to_iso(Clock().now())}
+        names = [place.add_property(10, blocked=block, property_id=f"p-{number:03}") for number in range(55)]
+        seen: list[str] = []
+        path: str | None = "/console/fundings"
+        while path:
+            page = HTMLParser(visitor.get(path).text)
+            seen += [node.text(strip=True) for node in page.css("tbody th")]
+            following = page.css_first("a[rel=next]")
+            path = following.attributes["href"] if following else None
+        assert seen == names
+
+
+def test_a_campaign_is_started_and_listed_with_what_it_found(settings: Settings) -> None:
+    endpoint = {**SOLANA_ENDPOINT, "url": "https://rpc.example/?api-key=a-secret-of-rpc"}
+    settings = make_settings(**{**settings.model_dump(), "solana_endpoints": json.dumps([endpoint])})
+    with visitor_of(settings) as visitor:
+        visitor.sign_in()
+        form = "/console/start/backfill"
+        refused = visitor.post(form, page=form, mode="program", address="nonsense", limit="0")
+        page = HTMLParser(refused.text)
+        assert [node.attributes["name"] for node in page.css("[aria-invalid]")] == ["address", "limit"]
+        unknown = visitor.post(form, page=form, mode="program", address=ADDRESS, role="nobody")
+        assert "no endpoint has the role nobody" in text_of(unknown, 404)
+        started = visitor.post(form, page=form, mode="program", address=ADDRESS, limit="500")
+        assert started.status_code == 303
+        [job], _ = visitor.access.jobs.list_jobs(kind=None, state=None, limit=5, before=None)
+        end(settings, job, {"data": [], "meta": {"persisted": 480, "missing": 20, "stoppedBy": "limit"}})
+        words = text_of(visitor.get("/console/campaigns"))
+        for part in ("program, before", "480 persisted", "20 missing", "limit", "succeeded"):
+            assert part in words
+        for path in ("/console/campaigns", form, started.headers["Location"], "/console"):
+            assert "a-secret-of-rpc" not in visitor.get(path).text
