@@ -1,7 +1,7 @@
 """The demo: a day in the life of Converge on sample tokens, from an empty store to converged links.
 
 It acts as a caller does: posts jobs to the API, polls them, and afterwards compares what the jobs said with
-what the sandbox was asked and with what MongoDB holds. A disagreement makes it fail.
+what the sandbox was asked and with what the stores hold. A disagreement makes it fail.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import requests
@@ -16,6 +17,7 @@ from pymongo import MongoClient
 from rich.console import Console
 from rich.table import Table
 
+from devstack.demo_fundings import ENVIRON, DemoFundings
 from devstack.processes import StartFailed, poll
 from devstack.sandbox.client import Calls, SandboxClient
 from devstack.stack import PARTS, Stack
@@ -40,7 +42,7 @@ def run_demo(out: Console, err: Console) -> int:
     """Run the demo and return the exit code: 0 when all jobs succeeded and all counts agree."""
     try:
         err.print("starting the stores, the sandbox, a worker, beat and the API ...", style="dim")
-        with Stack(parts=DEMO_PARTS) as stack:
+        with Stack(parts=DEMO_PARTS, environ=ENVIRON) as stack:
             return _Demo(stack, out, err).run()
     except StartFailed as exc:
         err.print(str(exc), style="red", markup=False)
@@ -69,12 +71,15 @@ class _Demo:
             rounds = self._reconcile_until_nothing_remains()
             self._sandbox.clear_faults()
             before_retry = self._sandbox.calls()
-            retry = self._run_job("retry", RETRY_BODY)
+            retry = self._run_job("social-recording/retry", RETRY_BODY)
+            self._show_meta("retry", retry["meta"])
+            funding = self._reconcile_fundings()
         except JobEnded as exc:
             self._err.print(str(exc), style="red", markup=False)
             return 1
-        self._show_meta("retry", retry["meta"])
         counts = self._counts(rounds, retry["meta"], before_retry, self._sandbox.calls())
+        counts["funding"] = {key: funding[key] for key in ("scanned", "fixed", "failed")}
+        counts["agree"] = counts["agree"] and funding["agree"]
         # Written past rich, which would fold the line at the width of the terminal.
         self._out.file.write(json.dumps(counts) + "\n")
         self._out.file.flush()
@@ -85,7 +90,7 @@ class _Demo:
         rounds: list[Mapping[str, Any]] = []
         rows: list[Mapping[str, Any]] = []
         for _ in range(RUNS_MAX):
-            result = self._run_job("reconcile", RECONCILE_BODY)
+            result = self._run_job("social-recording/reconcile", RECONCILE_BODY)
             rounds.append(result["meta"])
             rows += result["data"]
             if not result["meta"]["remaining"]:
@@ -95,9 +100,29 @@ class _Demo:
             self._show_meta(f"reconcile, run {number}", meta)
         return rounds
 
+    def _reconcile_fundings(self) -> dict[str, Any]:
+        """Let counters that are off be brought to the purchases; return the job's counts, and `agree`."""
+        with closing(DemoFundings(self._stack)) as fundings:
+            fundings.fill()
+            result = self._run_job("funding/reconcile", {})
+            checks = fundings.checks(result["data"])
+        table = Table("property", "outcome", "moved by", title="Fundings")
+        for row in result["data"]:
+            outcome = row["outcome"] if "delta" in row else f"{row['outcome']}: {row['reason']}"
+            table.add_row(row["propertyId"], outcome, str(row.get("delta", {}).get("purchased", "")))
+        self._out.print(table)
+        self._show_meta("funding", result["meta"])
+        return {**result["meta"], "agree": self._tell(checks)}
+
+    def _tell(self, checks: Mapping[str, bool]) -> bool:
+        """Name what is not as it has to be; return whether everything is."""
+        for name in (name for name, is_true in checks.items() if not is_true):
+            self._err.print(f"does not agree: {name}", style="red")
+        return all(checks.values())
+
     def _run_job(self, name: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Post a job, show its progress while it runs, return its result."""
-        url = f"{self._stack.api_url}/api/v1/internal/social-recording/{name}"
+        url = f"{self._stack.api_url}/api/v1/internal/{name}"
         posted = self._session.post(url, json=body, timeout=10)
         posted.raise_for_status()
         job = posted.json()
@@ -167,8 +192,6 @@ class _Demo:
             "every attempt was a call": attempts <= outside,
             "nothing remains": rounds[-1]["remaining"] == 0 and retry["remaining"] == 0,
         }
-        for name in (name for name, is_true in checks.items() if not is_true):
-            self._err.print(f"does not agree: {name}", style="red")
         return {
             "reconcile": {"runs": len(rounds), **total, "remaining": rounds[-1]["remaining"]},
             "retry": {key: retry[key] for key in ("processed", "converged", "exhausted", "remaining")},
@@ -176,5 +199,5 @@ class _Demo:
             "urls": dict(sorted(Counter(element["status"] for element in elements).items())),
             "attempts": attempts,
             "calls": {"tracker": calls.matching("/tracker/"), "outside": outside},
-            "agree": all(checks.values()),
+            "agree": self._tell(checks),
         }

@@ -44,6 +44,7 @@ def _print_addresses(out: Console, stack: Stack) -> None:
         f"sandbox  {stack.sandbox_url}/_sandbox/calls",
         f"Redis    {stack.valkey.url}",
         f"MongoDB  {stack.mongo.url}",
+        f"Postgres {stack.environ['FUNDING_DATABASE_URL']}",
         f"logs     {stack.logs}",
         f"stream   LPUSH token.flow at {stack.environ['BROKER_URL']}",
         "",

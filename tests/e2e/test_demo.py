@@ -57,6 +57,7 @@ def test_the_demo_ends_by_itself_with_counts_that_agree(checkout: Path, tmp_path
     assert counts["reconcile"]["remaining"] == 0
     assert counts["retry"]["converged"] > 0
     assert sum(counts["urls"].values()) > 400
+    assert counts["funding"] == {"scanned": 4, "fixed": 2, "failed": 1}
     assert living(mark) == []
 
 
