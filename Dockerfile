@@ -26,7 +26,7 @@ RUN pip install --no-deps --no-build-isolation .
 FROM build AS build-dashboard
 
 COPY requirements-dev.lock ./
-RUN awk '/^[a-z]/ { keep = /^(flower|humanize|prometheus-client|pytz|tornado)==/ } keep' requirements-dev.lock > dashboard.lock \
+RUN awk '/^[a-z]/ { keep = /^(flower|humanize|pytz|tornado)==/ } keep' requirements-dev.lock > dashboard.lock \
     && pip install --require-hashes --no-deps -r dashboard.lock
 
 
