@@ -70,6 +70,14 @@ def test_a_link_of_the_sample_has_a_canonical_url_or_a_reason(row: dict[str, str
         ("https://x.com/@Name/media", "https://x.com/name", ObjectKind.ACCOUNTS, None, "name"),
         ("https://twitter.com/#!/Name", "https://x.com/name", ObjectKind.ACCOUNTS, None, "name"),
         (
+            "https://twitter.com/#!/Name/status/20?s=21#m",
+            "https://x.com/i/status/20",
+            ObjectKind.CONTENTS,
+            S.TWEET,
+            "20",
+        ),
+        ("https://twitter.com/#!//../Name", "https://x.com/", ObjectKind.CONTENTS, S.UNKNOWN, "/"),
+        (
             "https://x.com/intent/follow?screen_name=Name",
             "https://x.com/name",
             ObjectKind.ACCOUNTS,
@@ -470,6 +478,27 @@ def test_a_link_of_the_sample_has_a_canonical_url_or_a_reason(row: dict[str, str
         ("https://telegram.me/Name1", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
         ("https://name1.t.me/", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
         ("https://web.telegram.org/k/#@Name1", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
+        (
+            "https://web.telegram.org/#/im?p=@Name1",
+            "https://t.me/name1",
+            ObjectKind.VENUES,
+            V.CHANNEL,
+            "name1",
+        ),
+        (
+            "https://web.telegram.org/a/?x=1#-1001234567890_12",
+            "https://web.telegram.org/k/#-1001234567890",
+            ObjectKind.CONTENTS,
+            S.UNKNOWN,
+            "/k/#-1001234567890",
+        ),
+        (
+            "https://web.telegram.org/a/?x=1#-100=12/./",
+            "https://web.telegram.org/a?x=1",
+            ObjectKind.CONTENTS,
+            S.UNKNOWN,
+            "/a?x=1",
+        ),
         ("https://t.me/s/Name1", "https://t.me/name1", ObjectKind.VENUES, V.CHANNEL, "name1"),
         (
             "https://t.me/joinchat/OJ7eVGl5oggwWpKu",

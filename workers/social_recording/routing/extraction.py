@@ -69,7 +69,9 @@ def links_meant(text: str, handles_of: Platform | None) -> Iterator[tuple[str, s
     A bare name such as `example.com` in running text counts only with a path, with `www.` in front, or when
     the text is nothing but such names: `Node.js` is a word.
     """
-    words = [word for word in _SEPARATOR.split(_INVISIBLE.sub("", text)) if word]
+    if not (text.isascii() and text.isprintable()):
+        text = _INVISIBLE.sub("", text)
+    words = [word for word in _SEPARATOR.split(text) if word]
     pieces = [piece for word in words[:LINKS_MAX] for piece in _unglued(word)]
     if len(pieces) == 1:
         yield pieces[0], _repair(pieces[0], handles_of)

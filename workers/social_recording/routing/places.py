@@ -73,8 +73,12 @@ class Places:
     def _find(self, parts: Parts) -> tuple[_Matcher, Values]:
         """The first pattern that matches, with its values."""
         _, path, query, _ = parts
-        path = clean_path(path if self._rewrite is None else self._rewrite(parts))
-        readable = decoded_path(path) if "%" in path else path
+        if self._rewrite is not None:
+            path = self._rewrite(parts)
+        readable = path = path.rstrip("/") or "/"
+        if "%" in path or "//" in path:
+            path = clean_path(path)
+            readable = decoded_path(path)
         by_head, headless = self._any_query if query else self._no_query
         table = by_head.get(readable.split("/", 2)[1].lower(), headless)
         matcher, values = table.find(readable, query) or self._unnamed

@@ -70,15 +70,19 @@ _MAIN = Site(
 )
 
 
-_PEER_NAME = re.compile(r"@\w+", re.ASCII)
+# What the web client shows: `#@name`, in its first version `#/im?p=@name`; or a chat's number and a message.
+_CLIENT_NAME = re.compile(r"(?:/im\?p=)?(@\w+)/*", re.ASCII)
+_CLIENT_PEER = re.compile(r"(-?\d{3,20})(?:_\d+)*/*", re.ASCII)
 
 
 def _client_path_of(parts: Parts) -> str:
-    """The web client keeps the chat behind `#`."""
+    """The web client keeps the chat behind `#`; whatever else stands there is no place."""
     _, path, _, fragment = parts
-    if _PEER_NAME.fullmatch(fragment):
-        return f"/{fragment}"
-    return f"/k/#{fragment}" if fragment else path
+    if (name := _CLIENT_NAME.fullmatch(fragment)) is not None:
+        return f"/{name[1]}"
+    if (peer := _CLIENT_PEER.fullmatch(fragment)) is not None:
+        return f"/k/#{peer[1]}"
+    return path
 
 
 _CLIENT = Site(

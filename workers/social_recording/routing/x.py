@@ -41,7 +41,8 @@ _RESERVED = words(
     " logged_out login logout mentions messages notifications oauth personalization privacy search"
     " sessions settings share signin signup statuses topics tos tweet welcome who_to_follow widgets"
 )
-_HASH_BANG = re.compile(r"!(/[\w/%@.~-]*)(?:[?#].*)?", re.ASCII)
+# No parser has seen to the dots in it, so a segment may not begin with one.
+_HASH_BANG = re.compile(r"!((?:/+[\w@~-][\w%@.~-]*)+)/*(?:[?#].*)?", re.ASCII)
 
 
 def _path_of(parts: Parts) -> str:
