@@ -18,9 +18,10 @@ from workers.funding.counters import FundingCounters, Move, Written, auto_invest
 from workers.funding.errors import OutcomeUnknown, PurchaseRefused
 from workers.funding.evaluate import BrickCounts, Counters
 from workers.funding.fundings import Fundings, FundingState
-from workers.funding.purchases import Purchases
+from workers.funding.ledger import Ledger
+from workers.funding.purchases import Purchases, take_off
 from workers.funding.reconciliation import Outcome, PropertyReconciler, _Work
-from workers.funding.vocabulary import AlertReason
+from workers.funding.vocabulary import AlertReason, PurchaseStatus
 from workers.leases import Lease
 
 __all__ = ["channel", "engine", "place"]
@@ -183,6 +184,21 @@ def test_a_twin_without_block_lets_a_late_refund_take_its_bricks_off_twice(
     assert refund.result(10)
     assert place.counted(property_id) == (6, 0), "two bricks less than are sold"
     assert place.truth(property_id).purchased == 8
+
+
+def test_a_twin_that_takes_off_before_the_commit_and_dies_counts_too_few(place: FundingPlace) -> None:
+    """The other order of the two writes of a refund: the database rolls back what Redis has kept."""
+    property_id = place.add_property(10, sold=8)
+    purchase_id = place.purchases.buy(place.order(property_id, 2))
+    with place.engine.connect() as connection:
+        connection.begin()
+        ledger = Ledger(connection, place.clock.now())
+        purchase = ledger.purchase(purchase_id)
+        ledger.change(purchase, [PurchaseStatus.WAITING_FOR_ASSIGNATION], status="refunded")
+        take_off(place.counters, purchase)
+        connection.rollback()  # its process is gone
+    assert place.counted(property_id) == (8, 0)
+    assert place.truth(property_id).purchased == 10, "two bricks would be sold twice"
 
 
 class MovedRightBeforeTheWrite(FundingCounters):
