@@ -40,6 +40,7 @@ def keep_up(out: Console, err: Console, *, api_port: int = 0, root: Path | None 
 def _print_addresses(out: Console, stack: Stack) -> None:
     lines = (
         f"API      {stack.api_url}   (x-api-key: {stack.api_key})",
+        f"console  {stack.api_url}/console   (the same key)",
         f"Flower   {stack.flower_url}   ({FLOWER_USER} / {stack.flower_password})",
         f"sandbox  {stack.sandbox_url}/_sandbox/calls",
         f"Redis    {stack.valkey.url}",

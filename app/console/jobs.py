@@ -30,7 +30,7 @@ from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileReques
 from workers.solana_backfill.job_kinds import BACKFILL, BackfillRequest
 
 JOBS_PER_PAGE = 30
-ROWS_PER_PAGE = 200
+ROWS_PER_PAGE = 100
 # A job that runs is among the newest ones, unless it runs for long; then the lease of its kind names it.
 RECENT_JOBS = 30
 ENDED_JOBS_SHOWN = 5

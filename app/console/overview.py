@@ -34,6 +34,7 @@ HISTORY_GOOD_FOR_S = 60.0
 HISTORY_JOBS_MAX = 500
 JOBS_AT_ONCE = 100
 REASONS_SHOWN = 12
+FUNDINGS_COUNTED = 50
 FUNDING_TASK = "converge.schedule.funding_reconciliation"
 UNFINISHED = tuple(status for status in FetchStatus if status is not FetchStatus.OK)
 _HISTORY = "converge.console.history"
@@ -113,8 +114,11 @@ def _next() -> dict[str, Any]:
     """What is ready, and what will happen."""
     process = this_process()
     settings, overview = process.access.settings, process.access.overview
+    funding = process.access.funding
     overview.begin()
     return {
+        "blocked": _part_of(lambda: funding.blocked(limit=FUNDINGS_COUNTED) if funding.is_configured else []),
+        "fundings_counted": FUNDINGS_COUNTED,
         "checks": process.readiness.latest(),
         "next_runs": _next_runs(),
         "schedule_is_on": settings.schedule_is_on,

@@ -723,6 +723,7 @@ def test_blocked_fundings_show_both_sides_and_lead_to_a_reconciliation(
         block = {"reason": BlockReason.COUNTER_RECONCILIATION.value, "at": to_iso(Clock().now())}
         place.add_property(100, sold=99, auto_invest=4, counters=(97, 4), blocked=block, property_id="quay-1")
         place.add_property(100, sold=50)
+        assert "1 blocked" in text_of(visitor.get("/console"))
         page = visitor.get("/console/fundings")
         [row] = HTMLParser(page.text).css("tbody tr")
         cells = [" ".join(cell.text().split()) for cell in row.css("th, td")]
