@@ -39,6 +39,7 @@ KEY = {"x-api-key": "test-key"}
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 PROFILE = "https://x.com/nightharbor"
 ADDRESS = address_of("a token with everything")
+SOME_ID = "65a1b2c3d4e5f60718293a4b"
 
 
 @contextmanager
@@ -289,12 +290,12 @@ def test_what_is_not_there_is_not_found_by_its_own_code(client: FlaskClient, acc
         (f"tokens/{ADDRESS[:-1]}0", "address"),
         (f"tokens/{ADDRESS}%0A", "address"),
         ("tokens/0x0Ae024D3C20b8Ff2aD4A5c9cB1f0aB2C3d4E5f60", "address"),
-        (f"objects/tokens/{ObjectId()}/tokens", "kind"),
-        (f"objects/Accounts/{ObjectId()}/tokens", "kind"),
+        (f"objects/tokens/{SOME_ID}/tokens", "kind"),
+        (f"objects/Accounts/{SOME_ID}/tokens", "kind"),
         ("objects/accounts/7/tokens", "id"),
-        (f"objects/accounts/{ObjectId()}0/tokens", "id"),
+        (f"objects/accounts/{SOME_ID}0/tokens", "id"),
         (f"objects/accounts/{'g' * 24}/tokens", "id"),
-        (f"objects/accounts/{ObjectId()}%0A/tokens", "id"),
+        (f"objects/accounts/{SOME_ID}%0A/tokens", "id"),
     ],
 )
 def test_a_malformed_path_names_its_part(client: FlaskClient, path: str, field: str) -> None:
