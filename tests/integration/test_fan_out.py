@@ -205,6 +205,24 @@ def test_nothing_of_the_events_is_left(place: Workplace) -> None:
     assert place.redis.ttl("converge:job:job-1:events") > 0
 
 
+def test_all_events_that_are_there_are_taken_in_one_round_trip(place: Workplace) -> None:
+    """A start and an outcome of each of fifty members that were faster than their job."""
+
+    def send(_: Target, assignment: Assignment) -> None:
+        place.desk.run(assignment, lambda: done(assignment))
+
+    def asked() -> int:
+        stats = place.redis.info("commandstats")
+        return sum(
+            stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("blmpop", "blpop", "lpop")
+        )
+
+    before = asked()
+    result = place.run(targets(50), send, replace(LIMITS, window=50))
+    assert len(result.outcomes) == 50
+    assert asked() - before == 1
+
+
 def test_two_targets_of_one_name_are_a_mistake(place: Workplace) -> None:
     with pytest.raises(ValueError, match="same key"):
         place.run([*targets(2), *targets(1)], place.work(done))

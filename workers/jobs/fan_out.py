@@ -323,19 +323,15 @@ class FanOut:
                 self._result.not_started.append(target)
 
     def _collect(self) -> None:
-        """Take in the events that are there, or wait a moment for one.
-
-        What has been taken off the list is taken in before Redis is asked for more, so that none is lost.
-        """
-        events_key = _events_key(self._job.id)
+        """Take in the events that are there, or wait a moment for one; one round trip for all of them."""
         try:
-            first = self._redis.blpop([events_key], timeout=POLL_S)
-            if first is None:
+            popped = self._redis.blmpop(
+                POLL_S, 1, _events_key(self._job.id), direction="LEFT", count=self._limits.window * 2
+            )
+            if popped is None:
                 self._give_up_the_lost()
                 return
-            self._take_in(json.loads(first[1]))
-            more = cast(list[bytes] | None, self._redis.lpop(events_key, self._limits.window * 2))
-            for raw in more or []:
+            for raw in cast(list[bytes], popped[1]):
                 self._take_in(json.loads(raw))
         except RedisError:
             log.warning("events cannot be read", extra={"job": self._job.id})
