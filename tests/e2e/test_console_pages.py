@@ -26,6 +26,7 @@ from devstack.sandbox.process import SOLANA_ENDPOINT
 from devstack.valkey import ValkeyServer
 from tests.conftest import make_settings
 from tests.integration.funding_place import Channel, FundingPlace, emptied_engine
+from tests.waiting import wait_until
 from workers.celery_app import create_celery
 from workers.clock import Clock, to_iso
 from workers.funding.vocabulary import BlockReason
@@ -408,6 +409,21 @@ def test_the_first_page_says_what_is_where_and_what_comes(operator: Visitor, tok
     assert "/console/urls?status=error&platform=tg&reason=timeout" in links
     [first] = [node.text(strip=True) for node in page.css(".matrix tfoot a") if "ok" in str(node.attributes)]
     assert first == "1"
+
+
+def test_what_takes_longer_than_a_page_is_said_to_be_under_way(
+    operator: Visitor, tokens: TokenRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_token(tokens, failed())
+    monkeypatch.setattr("app.console.overview.WAIT_S", 0)
+    first = operator.get("/console")
+    assert "They are being counted" in text_of(first)
+    assert HTMLParser(first.text).css("[data-live] [data-again]")
+
+    def counted() -> bool:
+        return "http_503" in operator.get("/console/live/reasons").text
+
+    wait_until(counted, "the counts are there", timeout_s=30)
 
 
 def test_a_url_is_followed_from_its_number_to_the_rule_that_decides(

@@ -7,7 +7,8 @@ process and only while somebody asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,6 +32,8 @@ COUNTS_GOOD_FOR_S = 30.0
 FORECAST_GOOD_FOR_S = 60.0
 # How long a store may take for a look at everything; nobody waits for it.
 LOOK_TIMEOUT_S = 60.0
+# How long it may take for a list that somebody waits for; the store sorts the URLs of a status anew for it.
+LIST_TIMEOUT_S = 10.0
 # So many URLs are routed for a forecast; routing this many takes a second or two of a processor.
 FORECAST_URLS_MAX = 20_000
 
@@ -216,7 +219,8 @@ class Overview:
         hosts = None if platform is None else hosts_of(platform)
         wanted = URLFilter(status=status, hosts=hosts, reason=reason)
         list_page = self._survey.list_waiting if status in RETRYABLE_STATUSES else self._survey.list_by_token
-        page: URLPage = list_page(wanted, limit=limit, after=after)
+        with self._time(LIST_TIMEOUT_S):
+            page: URLPage = list_page(wanted, limit=limit, after=after)
         return URLList(rows=tuple(map(self._listed, page.rows)), next_from=page.next_from)
 
     def newest_tokens(self, limit: int) -> Sequence[Token]:
@@ -229,12 +233,18 @@ class Overview:
         found = None if canonical is None else self._stored.find(route(canonical))
         return None if found is None else (found.kind, str(found.id))
 
+    @contextmanager
+    def _time(self, seconds: float) -> Iterator[None]:
+        """A time limit of its own for the body; but a store that is away is known to be as soon as ever."""
+        self._survey.ping()
+        with pymongo.timeout(seconds):
+            yield
+
     def _patiently(self, look: Callable[[], T]) -> Callable[[], T]:
-        """The look with a time limit of its own; but a store that is away is known to be as soon as ever."""
+        """The look with as much time as it needs."""
 
         def patient() -> T:
-            self._survey.ping()
-            with pymongo.timeout(LOOK_TIMEOUT_S):
+            with self._time(LOOK_TIMEOUT_S):
                 return look()
 
         return patient

@@ -44,7 +44,8 @@
     let last = "";
     say(part);
     for (;;) {
-      await pause(Number(part.dataset.every));
+      // What is not known yet is asked for sooner than what grows old.
+      await pause(Number(part.querySelector("[data-again]")?.dataset.again ?? part.dataset.every));
       await seen();
       let answer, html;
       try {
