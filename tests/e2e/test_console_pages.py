@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -36,6 +37,7 @@ from workers.mongo import MongoDatabase
 from workers.services import JobAccess, open_job_access
 from workers.settings import Settings
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
+from workers.social_graph.token.survey import URLCount, URLSurvey
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.job_kinds import RETRY, RetryRequest
 
@@ -415,10 +417,18 @@ def test_what_takes_longer_than_a_page_is_said_to_be_under_way(
     operator: Visitor, tokens: TokenRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store_token(tokens, failed())
-    monkeypatch.setattr("app.console.overview.WAIT_S", 0)
+    may_count, count = threading.Event(), URLSurvey.count
+
+    def count_slowly(survey: URLSurvey, hosts: Sequence[str]) -> list[URLCount]:
+        assert may_count.wait(30)
+        return count(survey, hosts)
+
+    monkeypatch.setattr(URLSurvey, "count", count_slowly)
+    monkeypatch.setattr("app.console.overview.WAIT_S", 0.1)
     first = operator.get("/console")
     assert "They are being counted" in text_of(first)
     assert HTMLParser(first.text).css("[data-live] [data-again]")
+    may_count.set()
 
     def counted() -> bool:
         return "http_503" in operator.get("/console/live/reasons").text
