@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -40,7 +40,7 @@ from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.reconcile import RECORD_TOKEN_TASK
 from workers.social_recording.retry import RETRY_URL_TASK
 from workers.social_recording.routing import Route, route
-from workers.social_recording.url_collection import graph_of_route
+from workers.social_recording.url_collection import graph_of_route, url_lease
 
 __all__ = ["place", "sandbox"]
 
@@ -470,3 +470,59 @@ def test_whatever_comes_of_each_try_repeated_retries_reach_a_state_that_further_
         if status == "error":
             assert script[-1] == "no_call", "only what made no call goes on for ever"
     assert generator.calls.total() > 0
+
+
+# --- attempts that never ended, and attempts that were never made
+
+
+@pytest.mark.parametrize("status", [FetchStatus.ERROR, FetchStatus.SKIPPED_PAID, FetchStatus.UNSUPPORTED])
+def test_a_url_whose_every_allowed_attempt_was_cut_off_is_exhausted_without_a_call(
+    place: RecordingPlace, status: FetchStatus
+) -> None:
+    """A claim leaves the status as it was, so what kills its workers from the start is no `error` yet."""
+    place.rebuild(generator=(generator := OwnGenerator(is_paid=True)), is_paid_enabled=True)
+    url = TokenSocialURL(url=new_site(), status=status, attempts=5, attempted_at=LONG_AGO)
+    address = place.store_token(url)
+    meta = place.run_retry()
+    assert (meta["processed"], meta["exhausted"]) == (1, 1)
+    element = place.element(address)
+    assert (element["status"], element["attempts"], element["reason"]) == ("exhausted", 5, "cut_off")
+    assert generator.calls == {}
+
+
+def test_a_paid_url_that_takes_its_worker_with_it_each_time_is_paid_for_no_more_than_is_allowed(
+    place: RecordingPlace,
+) -> None:
+    class Deadly(OwnGenerator):
+        """Ends where a killed worker ends: the claim stands, and no result follows."""
+
+        def generate(self, route: Route, context: Any) -> SocialObjectGraph:
+            context.calls.add()
+            self.calls[route.url] += 1
+            raise SystemExit("killed")
+
+    url = new_site()
+    place.rebuild(generator=(generator := Deadly(is_paid=True)), is_paid_enabled=True, max_attempts=3)
+    address = place.store_token(TokenSocialURL(url=url, status=FetchStatus.SKIPPED_PAID))
+    for _ in range(6):
+        found = place.tokens.iterate_retryable_urls([FetchStatus.SKIPPED_PAID], [address])
+        for candidate in found:
+            with suppress(SystemExit):
+                place.retrier.retry(candidate)
+    assert generator.calls == {url: 3}
+    assert (place.element(address)["status"], place.element(address)["attempts"]) == ("exhausted", 3)
+
+
+@pytest.mark.parametrize("status", CLOSED)
+def test_a_url_that_is_opened_again_in_vain_stays_closed(place: RecordingPlace, status: FetchStatus) -> None:
+    """Nobody was asked, because somebody else had the URL; the next one who names the status tries it."""
+    place.rebuild(generator=OwnGenerator(), url_lease_wait_s=0)
+    address = place.store_token(stored(status, url := new_site()))
+    before = place.element(address)
+    with place.leases.hold(url_lease(url), ttl_ms=60_000):
+        result = place.retry_result(statuses=[status.value])
+    assert place.element(address) == before
+    meta = result["meta"]
+    assert (meta["processed"], meta["converged"], meta["exhausted"], meta["remaining"]) == (0, 0, 0, 1)
+    assert [(row["outcome"], row["reason"]) for row in result["data"]] == [("given_back", "url_locked")]
+    assert place.run_retry(statuses=[status.value])["byStatus"] == {"ok": 1}

@@ -44,6 +44,9 @@ def rule(status: FetchStatus, attempts: int = 1, **facts: Any) -> Rule:
         (FetchStatus.ERROR, {}, Rule.DUE),
         (FetchStatus.ERROR, {"attempts": 5}, Rule.OUT_OF_ATTEMPTS),
         (FetchStatus.ERROR, {"attempts": 5, "due_at": LATER}, Rule.RESTING),
+        (FetchStatus.SKIPPED_PAID, {"attempts": 5}, Rule.OUT_OF_ATTEMPTS),
+        (FetchStatus.UNSUPPORTED, {"attempts": 5}, Rule.OUT_OF_ATTEMPTS),
+        (FetchStatus.UNSUPPORTED, {"attempts": 5, "obstacle": FetchStatus.UNSUPPORTED}, Rule.UNSUPPORTED),
     ],
 )
 def test_the_first_rule_that_applies_decides(

@@ -23,6 +23,7 @@ from workers.social_recording.fetch_status import (
     EarlierTry,
     FetchOutcome,
     confirm_absence,
+    is_out_of_attempts,
     resolve_final_status,
     status_of_error,
 )
@@ -53,6 +54,15 @@ def test_a_result_without_a_call_never_exhausts(status: FetchStatus) -> None:
 def test_the_last_allowed_attempt_exhausts(attempts: int, max_attempts: int, expected: str) -> None:
     final = resolve_final_status(attempts, FetchStatus.ERROR, attempted=True, max_attempts=max_attempts)
     assert final == expected
+
+
+@pytest.mark.parametrize("status", list(FetchStatus))
+@pytest.mark.parametrize(("attempts", "is_over"), [(0, False), (4, False), (5, True), (9, True)])
+def test_a_url_that_is_open_has_no_attempt_left_once_all_were_counted(
+    status: FetchStatus, attempts: int, is_over: bool
+) -> None:
+    expected = is_over and status in RETRYABLE_STATUSES
+    assert is_out_of_attempts(status, attempts, max_attempts=5) is expected
 
 
 class ContractAndFetch(ContractViolation, FetchFailed):

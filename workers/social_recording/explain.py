@@ -17,6 +17,7 @@ from workers.social_graph.graph_reader import TokenNotFound
 from workers.social_graph.token import RetryableURL, Token, TokenRepository, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.due import RetryInterval
+from workers.social_recording.fetch_status import is_out_of_attempts
 from workers.social_recording.recording import token_lease
 from workers.social_recording.routing import normalize
 
@@ -112,7 +113,7 @@ def decide(
         rule = Rule.IN_WORK
     elif due_at is not None and due_at > now:
         rule = Rule.RESTING
-    elif element.status is FetchStatus.ERROR and element.attempts >= max_attempts:
+    elif is_out_of_attempts(element.status, element.attempts, max_attempts):
         rule = Rule.OUT_OF_ATTEMPTS
     else:
         rule = Rule.DUE

@@ -58,6 +58,15 @@ def resolve_final_status(
     return status
 
 
+def is_out_of_attempts(status: FetchStatus, attempts: int, max_attempts: int) -> bool:
+    """Whether a stored URL has no attempt left although none of them has ended it.
+
+    Its last attempts were counted and cut off, by the death of a worker for instance. They leave the status
+    as it was before them, so it need not be `error`.
+    """
+    return not status.is_absorbing and attempts >= max_attempts
+
+
 def confirm_absence(outcome: FetchOutcome, earlier: EarlierTry | None, now: datetime) -> FetchOutcome:
     """Turn a weak sign that the target is gone into a verdict, when a try an hour or more ago saw it too.
 

@@ -25,7 +25,12 @@ from workers.logs import about
 from workers.social_graph.token import RetryableURL, TokenRepository
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_recording.due import RetryInterval
-from workers.social_recording.fetch_status import EarlierTry, FetchOutcome, resolve_final_status
+from workers.social_recording.fetch_status import (
+    EarlierTry,
+    FetchOutcome,
+    is_out_of_attempts,
+    resolve_final_status,
+)
 from workers.social_recording.job_kinds import CompleteRetryRequest
 from workers.social_recording.recording import reason_of, token_lease
 from workers.social_recording.routing import route
@@ -217,7 +222,7 @@ class URLRetrier:
     ) -> dict[str, object]:
         """Claim, collect, decide, write. The claim counts the attempt before the call is made, so a URL
         that kills its worker is still counted."""
-        if candidate.status is FetchStatus.ERROR and candidate.attempts >= self._limits.max_attempts:
+        if is_out_of_attempts(candidate.status, candidate.attempts, self._limits.max_attempts):
             return self._exhaust(candidate)
         claimed_at = self._clock.now()
         is_ours = self._tokens.claim_social_url(
@@ -248,6 +253,8 @@ class URLRetrier:
         lease.check()
         if not self._store(candidate, claimed_at, outcome, status):
             return {"outcome": "changed"}
+        if _is_opened_in_vain(candidate, outcome):
+            return {"outcome": "given_back", "reason": outcome.reason}
         return {"outcome": "processed", "status": status.value, "reason": outcome.reason}
 
     def _exhaust(self, candidate: RetryableURL) -> dict[str, object]:
@@ -277,6 +284,7 @@ class URLRetrier:
                 status=status,
                 reason=outcome.reason,
             )
+        is_closed_again = _is_opened_in_vain(candidate, outcome)
         return self._tokens.give_back_claim(
             candidate.address,
             candidate.url,
@@ -286,9 +294,14 @@ class URLRetrier:
             # A source that lets nobody in for a while would keep its URLs, the longest untried ones, in front
             # of everybody else; so they rest like tried ones.
             attempted_at=claimed_at if outcome.reason == RATE_LIMITED else candidate.attempted_at,
-            status=status,
-            reason=outcome.reason,
+            status=candidate.status if is_closed_again else status,
+            reason=candidate.reason if is_closed_again else outcome.reason,
         )
+
+
+def _is_opened_in_vain(candidate: RetryableURL, outcome: FetchOutcome) -> bool:
+    """Whether a URL that somebody has opened again was not tried after all; it stays closed then."""
+    return candidate.status.is_absorbing and not outcome.attempted and not outcome.status.is_absorbing
 
 
 def candidate_to_json(candidate: RetryableURL) -> dict[str, object]:
