@@ -22,7 +22,7 @@ import time
 import tracemalloc
 import uuid
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from devstack.ports import LOOPBACK
@@ -65,11 +65,16 @@ class NotingClient(OutboundClient):
         super().__init__(settings, clock)
         self.started_at: list[float] = []
 
-    def fetch(self, request: Request, budget: Budget, on_call: Any = None) -> Response:
+    def fetch(self, request: Request, budget: Budget, on_call: Callable[[], None] | None = None) -> Response:
         """Ask as ever."""
-        if isinstance(request.json_body, dict) and request.json_body["method"] == GET_TRANSACTION:
-            self.started_at.append(time.monotonic())
-        return super().fetch(request, budget, on_call)
+
+        def note() -> None:
+            if isinstance(request.json_body, dict) and request.json_body["method"] == GET_TRANSACTION:
+                self.started_at.append(time.monotonic())
+            if on_call is not None:
+                on_call()
+
+        return super().fetch(request, budget, note)
 
 
 def serve(latency_s: float, pipe: multiprocessing.connection.Connection) -> None:

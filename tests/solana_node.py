@@ -176,8 +176,9 @@ class NodeHTTP:
         self._clock = clock
         self._guard = threading.Lock()
 
-    def fetch(self, request: Request, budget: Budget, on_call: object = None) -> Response:
+    def fetch(self, request: Request, budget: Budget, on_call: Callable[[], None] = lambda: None) -> Response:
         """Answer one request as the client would."""
+        on_call()
         assert isinstance(request.json_body, dict)
         call: dict[str, Any] = json.loads(json.dumps(request.json_body))
         subject, options = call["params"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 import threading
@@ -133,6 +134,30 @@ def test_a_late_start_is_made_up_for_within_the_rate(redis: Redis) -> None:
     assert most_in_a_second(schedule.granted_s) <= 50
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_requests_that_start_late_are_counted_by_when_they_started(redis: Redis, is_told: bool) -> None:
+    """The second case is the twin: a schedule that is not told of it lets too many start."""
+    clock = FakeClock()
+    schedule = schedule_of(redis, clock, requests_per_second=50, max_concurrent_requests=100)
+    late = itertools.cycle([0.3, *[0.0] * 17])
+    under_way: list[tuple[float, str, Turn, float]] = []
+    starts: list[float] = []
+    for number in itertools.count():
+        while under_way and under_way[0][0] <= clock.monotonic():
+            _, owner, turn, late_s = heapq.heappop(under_way)
+            schedule.give_back(owner, turn, late_s=late_s if is_told else 0.0)
+        turn = schedule.take(str(number))
+        if turn.is_granted:
+            late_s = next(late)
+            starts.append(clock.monotonic() + late_s)
+            heapq.heappush(under_way, (starts[-1], str(number), turn, late_s))
+        if len(starts) == 400:
+            break
+        clock.advance(turn.wait_s or 0.01)
+    assert (most_in_a_second(starts) <= 50) is is_told
+    assert len(starts) / (starts[-1] - starts[0]) > 0.75 * 50
+
+
 def test_many_threads_together_keep_the_rate(redis: Redis) -> None:
     clock = SharedFakeClock()
     schedule = schedule_of(redis, clock, requests_per_second=40, max_concurrent_requests=16)
@@ -175,12 +200,13 @@ def test_no_more_requests_are_open_than_allowed(place: SolanaPlace) -> None:
 def test_the_open_requests_of_all_processes_are_counted_together(redis: Redis) -> None:
     clock = FakeClock()
     first, second = (schedule_of(redis, clock, max_concurrent_requests=2) for _ in range(2))
-    assert first.take("a").is_granted
+    taken = first.take("a")
+    assert taken.is_granted
     clock.advance(1)
     assert second.take("b").is_granted
     clock.advance(1)
     assert second.take("c") == Turn(is_granted=False, wait_s=None)
-    first.give_back("a")
+    first.give_back("a", taken)
     assert second.take("c").is_granted
 
 
@@ -268,16 +294,16 @@ def test_an_endpoint_that_goes_on_refusing_is_left_alone_ever_longer_within_boun
     schedule = schedule_of(redis, clock)
     pacer = pacer_of(schedule, clock)
     for _ in range(10):
-        with pacer.permit(NEVER) as granted_at:
+        with pacer.permit(NEVER) as permit:
             clock.advance(0.1)
-            pacer.refused(granted_at, None)
+            pacer.refused(permit, None)
     lengths = [length for _, length in schedule.pauses]
     assert lengths == [1, 2, 4, 8, 16, 32, 64, 120, 120, 120]
     assert schedule.inside_pauses() == []
-    with pacer.permit(NEVER) as granted_at:
-        pacer.accepted(granted_at)
-    with pacer.permit(NEVER) as granted_at:
-        pacer.refused(granted_at, None)
+    with pacer.permit(NEVER) as permit:
+        pacer.accepted(permit)
+    with pacer.permit(NEVER) as permit:
+        pacer.refused(permit, None)
     assert schedule.pauses[-1][1] == 1, "an answer ends the row"
 
 
@@ -287,8 +313,8 @@ def test_refusals_of_requests_that_were_under_way_together_count_as_one(redis: R
     pacer = pacer_of(schedule, clock)
     granted = []
     for _ in range(5):
-        with pacer.permit(NEVER) as granted_at:
-            granted.append(granted_at)
+        with pacer.permit(NEVER) as permit:
+            granted.append(permit)
     clock.advance(0.01)
     for each in granted:
         pacer.refused(each, None)
@@ -299,7 +325,8 @@ def test_a_pause_is_spread_by_a_quarter_at_most_and_a_longer_one_stands(redis: R
     clock = FakeClock()
     schedule = schedule_of(redis, clock)
     pacer = pacer_of(schedule, clock, jitter=1.0)
-    pacer.refused(clock.monotonic(), None)
+    with pacer.permit(NEVER) as permit:
+        pacer.refused(permit, None)
     assert schedule.pauses == [(clock.monotonic(), 1.25)]
     schedule.pause(10)
     schedule.pause(0.5)

@@ -21,7 +21,7 @@ from workers.http.messages import Destination, Request, Response
 from workers.http.retry import PAID, retry_after_s
 from workers.solana_backfill import rpc_failures
 from workers.solana_backfill.observations import ReceivedBody
-from workers.solana_backfill.pacer import Pacer
+from workers.solana_backfill.pacer import Pacer, Permit
 from workers.solana_backfill.rpc_failures import Failure, FailureKind
 from workers.solana_backfill.signature_page import ListedSignature, read_page
 from workers.solana_backfill.vocabulary import Commitment
@@ -114,17 +114,17 @@ class RPCClient:
         before the call was made, and `LockUnavailable` when nobody can tell whether it may be made.
         """
         received: ReceivedBody | None = None
-        with self._pacer.permit(halt) as granted_at:
+        with self._pacer.permit(halt) as permit:
             started_at = self._clock.now()
             try:
-                response = self._post(method, params, call_id := next(self._ids))
+                response = self._post(method, params, call_id := next(self._ids), permit)
             except FetchFailed as exc:
                 # Its text has the URL. It must not even be kept as the cause of another error.
                 read: Failure | _Result = rpc_failures.of_transport(exc.reason)
             else:
                 received = ReceivedBody.of(response.body)
                 read = _read(response, call_id, received)
-                self._heed(response, read, granted_at)
+                self._heed(response, read, permit)
         finished_at = self._clock.now()
         if isinstance(read, Failure):
             raise RPCFailed(
@@ -155,7 +155,7 @@ class RPCClient:
         """The highest transaction version that the node may send; only a ceiling, older nodes take it too."""
         return self._version_max
 
-    def _post(self, method: str, params: Params, call_id: int) -> Response:
+    def _post(self, method: str, params: Params, call_id: int, permit: Permit) -> Response:
         request = Request(
             source="solana_rpc",
             url=self.endpoint.url,
@@ -168,15 +168,15 @@ class RPCClient:
             timeout_s=self._timeout_s,
             read_timeout_s=self._timeout_s,
         )
-        return self._http.fetch(request, Budget.of(self._clock, self._timeout_s))
+        return self._http.fetch(request, Budget.of(self._clock, self._timeout_s), permit.start)
 
-    def _heed(self, response: Response, read: Failure | _Result, granted_at: float) -> None:
+    def _heed(self, response: Response, read: Failure | _Result, permit: Permit) -> None:
         """Tell the pacer, while the request still has its place."""
         if isinstance(read, Failure) and read.kind is FailureKind.RATE_LIMITED:
             hint_s = retry_after_s(response.headers, response.received_at)
-            self._pacer.refused(granted_at, hint_s or None)
+            self._pacer.refused(permit, hint_s or None)
         else:
-            self._pacer.accepted(granted_at)
+            self._pacer.accepted(permit)
 
 
 class RPCSession:

@@ -31,7 +31,7 @@ HEADROOM = 0.02
 # sooner than this part of the spacing after the one before, and never too many for the rate. Who comes later
 # than so many seconds was not held up but had nothing to ask, and has saved nothing.
 GAP_MIN = 0.5
-LAG_MAX_S = 0.1
+LAG_MAX_S = 0.5
 # How long a place among the open requests outlives the time that a request may take.
 OPEN_GRACE_S = 10.0
 _IDLE_TTL_MS = 600_000
@@ -68,19 +68,27 @@ elseif newest then
 end
 local nth = redis.call('LINDEX', KEYS[2], count - 1)
 if nth then wait = math.max(wait, tonumber(nth) + window - now) end
-if wait > 0 then return {0, text(wait)} end
+if wait > 0 then return {0, text(wait), ''} end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', text(now))
 local is_ours = redis.call('ZSCORE', KEYS[3], ARGV[1])
-if not is_ours and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[9]) then return {-1, '0'} end
+if not is_ours and redis.call('ZCARD', KEYS[3]) >= tonumber(ARGV[9]) then return {-1, '0', ''} end
 redis.call('ZADD', KEYS[3], text(now + tonumber(ARGV[10])), ARGV[1])
 next_at = (now - next_at > tonumber(ARGV[7]) and now or next_at) + spacing
 redis.call('HSET', KEYS[1], 'next', text(next_at))
 redis.call('LPUSH', KEYS[2], text(now))
 redis.call('LTRIM', KEYS[2], 0, count - 1)
 for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[11]) end
-return {1, text(math.max(next_at - now, tonumber(ARGV[8])))}
+return {1, text(math.max(next_at - now, tonumber(ARGV[8]))), text(now)}
 """
 )
+# KEYS: the starts, the open requests. ARGV: owner, the time of a start, its true time. Nothing changes when
+# the start is so old that it is not kept any more.
+_GIVE_BACK = """
+redis.call('ZREM', KEYS[2], ARGV[1])
+local place = ARGV[2] ~= ARGV[3] and redis.call('LPOS', KEYS[1], ARGV[2])
+if place then redis.call('LSET', KEYS[1], place, ARGV[3]) end
+return 1
+"""
 # KEYS: the state. ARGV: now or '', length in microseconds, time to live in ms. A pause is never made shorter.
 _PAUSE = (
     _NOW
@@ -97,11 +105,13 @@ return 1
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """The answer to one question. `wait_s` is the time until the next start when `is_granted`, else until it
-    is worth to ask again; None when that depends on when somebody's request ends.
+    is worth to ask again; None when that depends on when somebody's request ends. `start_us` is the start
+    that was granted, on the schedule's clock.
     """
 
     is_granted: bool
     wait_s: float | None
+    start_us: int = 0
 
 
 class EndpointSchedule:
@@ -140,6 +150,7 @@ class EndpointSchedule:
         ]
         self._ttl_ms = max(_IDLE_TTL_MS, round(spacing_us * count / 500))
         self._take_script = redis.register_script(_TAKE)
+        self._give_back_script = redis.register_script(_GIVE_BACK)
         self._pause_script = redis.register_script(_PAUSE)
 
     @staticmethod
@@ -150,17 +161,26 @@ class EndpointSchedule:
     def take(self, owner: str) -> Turn:
         """Ask to start a request now. Raises `LockUnavailable` when Redis cannot be asked."""
         try:
-            verdict, wait_us = self._take_script(
+            verdict, wait_us, start_us = self._take_script(
                 keys=self._keys, args=[owner, self._now(), *self._limits, self._ttl_ms]
             )
         except STORE_AWAY as exc:
             raise LockUnavailable("the schedule of the endpoint cannot be asked") from exc
-        return Turn(is_granted=verdict == 1, wait_s=None if verdict < 0 else int(wait_us) / 1_000_000)
+        return Turn(
+            is_granted=verdict == 1,
+            wait_s=None if verdict < 0 else int(wait_us) / 1_000_000,
+            start_us=int(start_us or 0),
+        )
 
-    def give_back(self, owner: str) -> None:
-        """The request has ended. Raises `LockUnavailable`; its place runs out by itself then."""
+    def give_back(self, owner: str, turn: Turn, *, late_s: float = 0.0) -> None:
+        """The request has ended. `late_s` is how long after its turn it really started: requests are counted
+        by when they start, not by when they were allowed to.
+
+        Raises `LockUnavailable`; its place runs out by itself then.
+        """
+        true_start_us = turn.start_us + round(late_s * 1_000_000)
         try:
-            self._redis.zrem(self._keys[2], owner)
+            self._give_back_script(keys=self._keys[1:], args=[owner, turn.start_us, true_start_us])
         except STORE_AWAY as exc:
             raise LockUnavailable("the schedule of the endpoint cannot be asked") from exc
 
