@@ -74,6 +74,28 @@ def test_a_new_job_is_queued_and_has_one_message(jobs: JobService, messenger: St
     assert (seen.state, seen.record.kind, seen.record.request) == ("queued", "test.kind", {"limit": 3})
 
 
+def test_a_job_that_ends_between_two_looks_is_told_with_its_last_progress(
+    store: JobStore, messenger: StandInMessenger, clock: FakeClock
+) -> None:
+    class EndsMeanwhile(StandInMessenger):
+        """The job finishes its record and stores its result just before the result is looked at."""
+
+        def result(self, job_id: str) -> StoredResult | None:
+            if job_id not in self.results:
+                store.report(job_id, done=5, total=5)
+                store.finish(job_id, JobState.SUCCEEDED)
+                self.results[job_id] = StoredResult(succeeded=True, value={"data": [], "meta": {}})
+            return self.results[job_id]
+
+    jobs = JobService(store, EndsMeanwhile(), clock, kinds={KIND.name}, queue_expires_s=900)
+    store.create("j", KIND.name, {}, expires_s=900, claim=None)
+    assert store.begin("j", "somebody")
+    store.report("j", done=3, total=5)
+    job = jobs.get("j")
+    assert (job.state, job.record.done) == (JobState.SUCCEEDED, 5)
+    assert job.finished_at is not None
+
+
 def test_an_id_that_was_never_issued_is_not_found(jobs: JobService) -> None:
     with pytest.raises(NotFound):
         jobs.get("00000000-0000-4000-8000-000000000000")

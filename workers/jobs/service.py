@@ -119,7 +119,11 @@ class JobService:
         record = self._store.get(job_id)
         if record is None:
             raise NotFound(f"there is no job {job_id}")
-        return self._view(record)
+        job = self._view(record)
+        if job.state.is_final and record.finished_at is None:
+            # It may have ended between the two looks; its record was complete before its result was stored.
+            job = self._view(self._store.get(job_id) or record)
+        return job
 
     def wait(self, job_id: str, seconds: float) -> Job:
         """The job as soon as it has ended, or as it is after `seconds`. Raises `NotFound`."""
