@@ -44,6 +44,7 @@ KEY = {"x-api-key": "test-key"}
 OPERATIONS = (
     "getHealth",
     "getReadiness",
+    "getMetrics",
     "getJob",
     "listJobs",
     "cancelJob",
