@@ -294,6 +294,7 @@ def test_the_routes_are_exactly_the_documented_ones(client: FlaskClient) -> None
         "/api/v1/jobs/<jobId>/cancel",
         RECONCILE,
         RETRY,
+        "/api/v1/internal/solana-backfill/campaigns",
         "/api/v1/internal/funding/reconcile",
         "/api/v1/internal/funding/blocked",
         "/api/v1/internal/social-recording/tokens/<address>",
