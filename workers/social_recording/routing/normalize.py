@@ -96,14 +96,15 @@ def plain_url(text: str) -> str | None:
         return None
     host, path, _, _ = parts
     facts = facts_of(host)
-    if not facts.is_plain or "/." in path or "/%2" in path:
+    has_escapes = "%" in path
+    if not facts.is_plain or "/." in path or (has_escapes and "/%2" in path):
         return None
     canonical = web_url(facts.name, parts) if facts.places is None else facts.places.canonical(parts)
     # It is made of the link's own signs, so only its end can need repair, unless escapes were resolved.
     if (
         canonical[-1] in SENTENCE_ENDS
         or len(canonical) > LINK_MAX
-        or ("%" in path and not is_plain(canonical))
+        or (has_escapes and not is_plain(canonical))
     ):
         return None
     return canonical
@@ -176,6 +177,6 @@ def web_url(name: str, parts: Parts, scheme: str = "https", port: str = "") -> s
         place = upper_escapes(place)
     if query:
         place = with_query(place, clean_query(query))
-    if fragment.startswith(("/", "!/")) and fragment.strip("/!"):
+    if fragment and fragment.startswith(("/", "!/")) and fragment.strip("/!"):
         place = f"{place}#{fragment}"
     return f"{scheme}://{name}{port}{place}" if port else f"https://{name}{place}"
