@@ -92,7 +92,7 @@ def _of_unexpected(error: Exception) -> Response:
     return _error_page(500, "INTERNAL", "The page failed in our own code; the log says why.")
 
 
-@blueprint.get("/<path:place>")
+@blueprint.route("/<path:place>", methods=["GET", "POST"])
 def no_such_page(place: str) -> Response:
-    """What is no page of the console."""
+    """What is no page of the console, or cannot be asked for in this way."""
     abort(404, f"There is no page {place}.")

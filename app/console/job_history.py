@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from workers.jobs.record import JobState
@@ -43,6 +43,11 @@ def meta_of(job: Job) -> Mapping[str, object]:
     """What the job counted; empty for one that has not ended or failed."""
     meta = job.result.get("meta") if job.result else None
     return meta if isinstance(meta, Mapping) else {}
+
+
+def without_rows(job: Job) -> Job:
+    """The job without the rows of its result, for those who keep many."""
+    return replace(job, result=None if job.result is None else {"meta": meta_of(job)})
 
 
 def count_of(meta: Mapping[str, object], name: str) -> int:

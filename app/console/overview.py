@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from app.console.blueprint import blueprint, page, status_and_code
 from app.console.history_charts import HOURS, chart_of_calls, chart_of_jobs, chart_of_paid_calls
+from app.console.job_history import without_rows
 from app.console.jobs import available_forms, headline, recent_jobs
 from app.console.upcoming import Upcoming, upcoming
 from app.process import this_process
@@ -209,7 +210,7 @@ def _history(access: JobAccess) -> list[Job]:
     before: int | None = None
     while len(found) < HISTORY_JOBS_MAX:
         jobs, before = access.jobs.list_jobs(kind=None, state=None, limit=JOBS_AT_ONCE, before=before)
-        found += jobs
+        found += map(without_rows, jobs)
         if before is None:
             break
     return found

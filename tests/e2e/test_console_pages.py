@@ -501,6 +501,12 @@ def test_what_is_not_there_or_not_understood_is_a_page_that_says_so(
     assert "Traceback" not in response.text
 
 
+@pytest.mark.parametrize("path", ["/console/jobs", "/console/url", "/console/nowhere"])
+def test_a_page_that_takes_no_form_says_so(operator: Visitor, path: str) -> None:
+    assert "There is no page" in text_of(operator.post(path, page="/console/objects"), 404)
+    assert "There is no page" in text_of(operator.get("/console/sign-out"), 404)
+
+
 def test_names_of_strangers_are_text_wherever_they_stand(
     operator: Visitor, tokens: TokenRepository, settings: Settings
 ) -> None:

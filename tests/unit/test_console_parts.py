@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from werkzeug.datastructures import MultiDict
 from app.console.charts import HEIGHT, WIDTH, round_top, stacked
 from app.console.forms import FORMS, Control, Refused, body_of, key_of, request_of
 from app.console.history_charts import chart_of_calls, chart_of_jobs, chart_of_paid_calls
-from app.console.job_history import hours_of
+from app.console.job_history import hours_of, meta_of, without_rows
 from app.console.upcoming import next_time, upcoming
 from app.console.wording import RULES, SENTENCES, ago, plainly, shortened, sign_of, span, spoken, tame
 from celeryconfig import SCHEDULE
@@ -145,6 +146,14 @@ def test_many_sources_share_the_last_colour(sources: int, series: int) -> None:
     assert len(chart.series) == series
     assert sum(chart.totals) == sum(calls.values())
     assert (chart.series[-1] == "others") is (sources > 8)
+
+
+def test_the_history_of_jobs_keeps_their_counts_and_not_their_rows() -> None:
+    ended = job("social.retry", {"converged": 3})
+    kept = without_rows(replace(ended, result={"data": [{"url": "u"}], "meta": {"converged": 3}}))
+    assert kept.result == {"meta": {"converged": 3}}
+    assert meta_of(kept) == meta_of(ended)
+    assert without_rows(replace(ended, result=None)).result is None
 
 
 @pytest.mark.parametrize(
