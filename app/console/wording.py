@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from flask import Flask, session, url_for
+from flask import Flask, url_for
 from markupsafe import Markup
 
 from app.console.blueprint import blueprint
@@ -195,6 +195,7 @@ def register(app: Flask) -> None:
 def _shared() -> dict[str, Any]:
     """What every page knows."""
     settings = this_process().access.settings
+    may_see = is_signed_in()
     return {
         "DUE": DUE,
         "FetchStatus": FetchStatus,
@@ -204,10 +205,10 @@ def _shared() -> dict[str, Any]:
         "RULES": RULES,
         "SENTENCES": SENTENCES,
         "flower_url": settings.flower_url,
-        "is_signed_in": is_signed_in(),
+        "is_signed_in": may_see,
         "is_open": settings.auth_disabled,
         "environment": settings.app_env.value,
-        "may_sign_out": bool(session) and not settings.auth_disabled,
+        "may_sign_out": may_see and not settings.auth_disabled,
         "static": lambda name: url_for("console.static", filename=name),
         "now": Clock().now(),
     }

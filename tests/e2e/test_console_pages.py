@@ -206,6 +206,7 @@ def test_odd_spellings_of_a_path_lead_nowhere(visitor: Visitor, path: str) -> No
 def test_a_wrong_key_is_told_and_lets_nobody_in(visitor: Visitor) -> None:
     response = visitor.sign_in("wrong")
     assert "not the key" in text_of(response, 403)
+    assert "Sign out" not in response.text
     assert visitor.get("/console").status_code == 303
     assert visitor.sign_in("").status_code == 403
 
