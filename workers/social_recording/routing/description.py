@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from workers.social_recording.routing.addresses import leads_inside
 from workers.social_recording.routing.normalize import Normalized, links_in
@@ -30,7 +30,7 @@ class Description:
 
     def to_json(self) -> dict[str, str | None]:
         """The description as an object whose values are text or null; no key is ever missing."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def descriptions_of(text: str) -> Iterator[Description]:
