@@ -12,13 +12,21 @@ from workers.social_graph.link_cursor import CURSOR_PATTERN, LinkCursor
 from workers.social_graph.vocabulary import ObjectKind
 
 LINKS_PER_PAGE = 50
-NEWEST_TOKENS = 25
+TOKENS_PER_PAGE = 30
 
 
 @blueprint.get("/tokens")
 def list_tokens() -> Response:
-    """The newest tokens, and a way to any other one."""
-    return page("tokens.html", tokens=this_process().access.overview.newest_tokens(NEWEST_TOKENS))
+    """A page of tokens, newest first, and a way to any other one."""
+    before = request.args.get("before") or None
+    tokens, following = this_process().access.overview.newest_tokens(TOKENS_PER_PAGE, before=before)
+    return page(
+        "tokens.html",
+        tokens=tokens,
+        is_first=before is None,
+        first_page=url_for("console.list_tokens"),
+        next_page=following and url_for("console.list_tokens", before=following),
+    )
 
 
 @blueprint.get("/tokens/<address>")

@@ -479,6 +479,7 @@ def test_lists_of_urls_are_narrowed_and_paged(operator: Visitor, tokens: TokenRe
         ("/console/jobs?kind=nonsense", 400),
         ("/console/jobs?before=nonsense", 400),
         ("/console/campaigns?before=-1", 400),
+        ("/console/tokens?before=nonsense", 400),
         ("/console/jobs/nonsense", 404),
         ("/console/jobs/0b6f3a52-6d4e-4a60-9d0c-8a3f5f1f2c11", 404),
         ("/console/start/nonsense", 404),

@@ -253,6 +253,22 @@ def test_a_list_can_be_narrowed_to_a_reason(tokens: TokenRepository, overview: O
     assert all_pages(overview, FetchStatus.BLOCKED, limit=5, reason="login_wall") == ["https://c.org/"]
 
 
+def test_tokens_come_newest_first_on_pages_that_do_not_overlap(
+    tokens: TokenRepository, overview: Overview
+) -> None:
+    for number in range(7):
+        store(tokens, f"t{number}")
+    seen: list[str] = []
+    page, before = overview.newest_tokens(3)
+    seen += [token.address for token in page]
+    while before is not None:
+        page, before = overview.newest_tokens(3, before=before)
+        seen += [token.address for token in page]
+    assert seen == [f"t{number}" for number in reversed(range(7))]
+    with pytest.raises(InvalidInput):
+        overview.newest_tokens(3, before="nonsense")
+
+
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "bnVsbA", "W10", "WyJ4IiwxLCJ0IiwidSJd", "é"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):

@@ -15,8 +15,10 @@ from enum import StrEnum
 from typing import TypeVar
 
 import pymongo
+from bson import ObjectId
 
 from workers.clock import Clock
+from workers.errors import InvalidInput
 from workers.latest_look import LatestLook, Seen
 from workers.mongo import MongoDatabase
 from workers.social_graph.token import RetryableURL, Token, TokenRepository, TokenSocialURL
@@ -223,9 +225,17 @@ class Overview:
             page: URLPage = list_page(wanted, limit=limit, after=after)
         return URLList(rows=tuple(map(self._listed, page.rows)), next_from=page.next_from)
 
-    def newest_tokens(self, limit: int) -> Sequence[Token]:
-        """The tokens that were first seen last."""
-        return self._tokens.find_recently_discovered(limit)
+    def newest_tokens(self, limit: int, *, before: str | None = None) -> tuple[Sequence[Token], str | None]:
+        """The tokens that were recorded last, and the `before` of the next page; None at the end.
+
+        Raises `InvalidInput` for a `before` that is none.
+        """
+        if before is not None and not ObjectId.is_valid(before):
+            raise InvalidInput("no place in this list", field="before")
+        place = None if before is None else ObjectId(before)
+        found = self._survey.newest_tokens(limit + 1, before=place)
+        page = found[:limit]
+        return page, str(page[-1].id) if len(found) > limit else None
 
     def find_object(self, url: str) -> tuple[ObjectKind, str] | None:
         """The object that a URL, in any spelling, leads to, if it is stored: its kind and its id."""

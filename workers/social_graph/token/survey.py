@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from bson import ObjectId
+
 from workers.clock import from_iso, to_iso
 from workers.errors import InvalidInput
 from workers.mongo import Document, MongoDatabase
-from workers.social_graph.token.model import RetryableURL
+from workers.social_graph.token.model import RetryableURL, Token
 from workers.social_graph.token.repository import COLLECTION, URLS_PER_BATCH
 from workers.social_graph.vocabulary import FetchStatus
 from workers.store_errors import translated
@@ -220,6 +222,13 @@ class URLSurvey:
             # No URL stands behind this one in its token.
             place = URLPlace(address=tokens[-1]["address"], url="\U0010ffff")
         return URLPage(rows=tuple(rows), next_from=place)
+
+    def newest_tokens(self, limit: int, *, before: ObjectId | None = None) -> list[Token]:
+        """The tokens that were recorded last, newest first, from behind the one with this id on."""
+        condition: Document = {} if before is None else {"_id": {"$lt": before}}
+        with translated(COLLECTION):
+            found = list(self._collection.find(condition, limit=limit).sort("_id", -1))
+        return [Token.from_document(document) for document in found]
 
     def _tokens_from(self, status: FetchStatus, place: URLPlace | None) -> list[Document]:
         pipeline: list[Document] = [{"$match": {"social_urls.status": status.value}}]
