@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 1000.0, 160.0
 GAP = 0.18
-# The steps of a scale: a top of 1, 2, 2.5 or 5 times a power of ten reads well.
-_TOPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+# What reads well at the top of a scale, times a power of ten: its half reads well too.
+_TOPS = (1.0, 1.2, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
