@@ -8,13 +8,14 @@ READY := .venv/.ready
 # Tests start servers of their own; this many run side by side.
 TEST_PROCESSES ?= auto
 
-.PHONY: help setup demo up test check format lock clean
+.PHONY: help setup demo up test check bench format lock clean
 
 help:
 	@echo "make demo    set up, start everything, run a reconcile and a retry job, show the results, end"
 	@echo "make up      the same stack, stays up until Ctrl-C"
 	@echo "make test    the whole test suite"
 	@echo "make check   format, lint, types, import contracts, fast tests"
+	@echo "make bench   measure everything side by side, write bench/results.json"
 	@echo "make lock    pin the dependencies anew"
 
 setup: $(READY)
@@ -40,6 +41,10 @@ up: $(READY)
 test: $(READY)
 	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
+bench: $(READY)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	$(RUN) -m bench
+
 check: $(READY)
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
@@ -58,6 +63,9 @@ lock:
 	uv pip compile pyproject.toml --extra build --extra devstack --extra dev --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--output-file requirements-dev.lock
+	uv pip compile pyproject.toml --extra build --extra devstack --extra dev --extra bench --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--constraints requirements-dev.lock --output-file requirements-bench.lock
 
 clean:
 	rm -rf .venv .devstack .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
