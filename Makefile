@@ -12,7 +12,7 @@ TEST_PROCESSES ?= auto
 
 help:
 	@echo "make demo    set up, start everything, run a reconcile and a retry job, show the results, end"
-	@echo "make up      the same stack, stays up until Ctrl-C"
+	@echo "make up      the same stack, stays up until Ctrl-C; SET='NAME=VALUE ...' changes its settings"
 	@echo "make test    the whole test suite"
 	@echo "make check   format, lint, types, import contracts, fast tests"
 	@echo "make bench   measure everything side by side, write bench/results.json"
@@ -36,7 +36,7 @@ demo: $(READY)
 	@$(RUN) -m workers.cli demo
 
 up: $(READY)
-	@$(RUN) -m workers.cli up
+	@$(RUN) -m workers.cli up $(foreach setting,$(SET),--set $(setting))
 
 test: $(READY)
 	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile

@@ -21,7 +21,7 @@ from devstack.demo_fundings import ENVIRON, DemoFundings
 from devstack.processes import StartFailed, poll
 from devstack.sandbox.client import Calls, SandboxClient
 from devstack.stack import PARTS, Stack
-from workers.progress_bar import progress_bar
+from workers.progress_bar import shown_progress
 
 DEMO_PARTS = tuple(part for part in PARTS if part not in ("stream", "flower"))
 RECONCILE_BODY = {
@@ -127,13 +127,12 @@ class _Demo:
         posted.raise_for_status()
         job = posted.json()
         location = self._stack.api_url + posted.headers["Location"]
-        with progress_bar(self._err) as progress:
-            bar = progress.add_task(name, total=None)
+        with shown_progress(self._err, name) as show_progress:
 
             def has_ended() -> bool:
                 nonlocal job
                 job = self._session.get(location, timeout=10).json()
-                progress.update(bar, completed=job["progress"]["done"], total=job["progress"]["total"])
+                show_progress(job["progress"]["done"], job["progress"]["total"])
                 return job["state"] not in ("queued", "running")
 
             poll(has_ended, JOB_TIMEOUT_S, interval_s=0.2)

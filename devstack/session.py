@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,17 +13,34 @@ from devstack.processes import StartFailed
 from devstack.programs import CHECKOUT
 from devstack.stack import FLOWER_USER, Stack
 
+# The sandbox lets everybody in who shows a key. They are used when somebody turns paid calls on.
+PAID_KEYS = {"TWITTERAPIIO_API_KEY": "sandbox", "APIFY_TOKEN": "sandbox"}
 
-def keep_up(out: Console, err: Console, *, api_port: int = 0, root: Path | None = None) -> int:
+
+def keep_up(
+    out: Console,
+    err: Console,
+    *,
+    api_port: int = 0,
+    root: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    as_json: bool = False,
+) -> int:
     """Start everything, print where it is, and keep it up; return the exit code.
 
-    Data stay below `root` (by default the checkout) for the next time. Ends with 0 on Ctrl-C and with 1 when
-    something ends by itself or cannot be started.
+    Data stay below `root` (by default the checkout) for the next time. `environ` are settings of the
+    processes that differ from what the stack chooses. Ends with 0 on Ctrl-C and with 1 when something ends by
+    itself or cannot be started.
     """
+    chosen = {**PAID_KEYS, **(environ or {})}
     try:
         err.print("starting ...", style="dim")
-        with Stack(root=root or CHECKOUT, keep_data=True, api_port=api_port) as stack:
-            _print_addresses(out, stack)
+        with Stack(root=root or CHECKOUT, keep_data=True, api_port=api_port, environ=chosen) as stack:
+            if as_json:
+                out.file.write(json.dumps(_addresses(stack)) + "\n")
+                out.file.flush()
+            else:
+                _print_addresses(out, stack)
             try:
                 ended = stack.wait()
             except KeyboardInterrupt:
@@ -35,6 +54,23 @@ def keep_up(out: Console, err: Console, *, api_port: int = 0, root: Path | None 
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def _addresses(stack: Stack) -> dict[str, str]:
+    """Where everything is, for a program."""
+    return {
+        "api": stack.api_url,
+        "apiKey": stack.api_key,
+        "console": f"{stack.api_url}/console",
+        "flower": stack.flower_url,
+        "flowerUser": FLOWER_USER,
+        "flowerPassword": stack.flower_password,
+        "sandbox": f"{stack.sandbox_url}/_sandbox/calls",
+        "redis": stack.valkey.url,
+        "mongo": stack.mongo.url,
+        "postgres": stack.environ["FUNDING_DATABASE_URL"],
+        "logs": str(stack.logs),
+    }
 
 
 def _print_addresses(out: Console, stack: Stack) -> None:

@@ -1,6 +1,6 @@
 """Everything Converge needs, and Converge itself, on this machine.
 
-Owns the order: stores, sandbox, migration, workers, beat, stream, API, dashboard; and back in reverse. Never
+Owns the order: stores, sandbox, migration, workers, beat, stream, dashboard, API; and back in reverse. Never
 leaves anything behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is
 taken and, unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
 
@@ -35,7 +35,7 @@ from devstack.server import Server, plain_environ
 from devstack.valkey import ValkeyServer
 
 STORES = ("valkey", "mongo", "postgres")
-PARTS = (*STORES, "sandbox", "migrate", "worker", "beat", "stream", "api", "flower")
+PARTS = (*STORES, "sandbox", "migrate", "worker", "beat", "stream", "flower", "api")
 WORKER_THREADS = 24
 FLOWER_USER = "converge"
 GROUP_IDS = "1,2"
@@ -216,13 +216,15 @@ class Stack:
             process = programs.stream(self.environ, self.logs)
             process.start()
             self._add(process)
-        if "api" in self.parts:
-            self._start_on_port("api", programs.api(self.environ, self.logs))
         if "flower" in self.parts:
             dashboard = programs.flower(
                 self.environ, self.logs, user=FLOWER_USER, password=self.flower_password
             )
             self._start_on_port("flower", dashboard)
+            # Before the API, whose console links to it.
+            self.environ.setdefault("FLOWER_URL", self.flower_url)
+        if "api" in self.parts:
+            self._start_on_port("api", programs.api(self.environ, self.logs))
 
     def _start_on_port(self, name: str, build: Callable[[int], ManagedProcess]) -> None:
         self._ports[name], process = start_on_free_port(build, fixed_port=self._ports[name])

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import celeryconfig
-from workers.cli import STREAM_STOP_LIMIT_S
+from workers.cli.stores import STREAM_STOP_LIMIT_S
 from workers.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent
