@@ -9,6 +9,9 @@ Prints one JSON object:
 - `ada_url`, `urlsplit`: the floors. What it costs only to take the same links apart, as a browser does and
   by their signs.
 - `parses_per_link`: the time for a link of the corpus as a multiple of these, in this run.
+- `social_links`, `socials`: other packages that say to which platform a link of the corpus leads;
+  `to_others` is our time as a multiple of theirs, `recognised` how many links each knows, `agreeing` how many
+  of its own it shares with us (`router_others`).
 - `memory`: by how much the process grew over another million distinct links, after the caches were full.
 
 Times are the processor's, taken in slices that alternate so that all suffer the same from neighbours;
@@ -34,12 +37,15 @@ from urllib.parse import urlsplit
 
 import ada_url
 
+from bench import router_others
 from workers.social_graph.vocabulary import Platform
 from workers.social_recording.routing import normalize, route
 from workers.social_recording.routing.hosts import HOST_CACHE_SIZE
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpus" / "urls" / "token_urls_sample.tsv"
 SLICE = 2_000
+# The other packages take so long that they get a part of each slice.
+OTHERS_EVERY = 10
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 _HOST = re.compile(r"(?P<scheme>(?:https?://)?(?:www\.)?)(?P<name>[A-Za-z0-9.-]+)")
@@ -97,6 +103,18 @@ def split(sample: list[str]) -> None:
     """The floor that only cuts; its own cache of 128 URLs is of no use here."""
     for text in sample:
         urlsplit(text)
+
+
+def ask_social_links(sample: list[str]) -> None:
+    """What people would use instead, thorough."""
+    for text in sample:
+        router_others.by_social_links(text)
+
+
+def ask_socials(sample: list[str]) -> None:
+    """What people would use instead, small."""
+    for text in sample:
+        router_others.by_socials(text)
 
 
 def corpus() -> list[str]:
@@ -188,6 +206,11 @@ def main() -> None:
     parser.add_argument("--links", type=int, default=500_000)
     parser.add_argument("--memory-links", type=int, default=1_000_000)
     options = parser.parse_args()
+    print(json.dumps(measure(options.links, options.memory_links)))
+
+
+def measure(links: int, memory_links: int) -> dict[str, object]:
+    """Normalise and route `links` links of each kind, then `memory_links` more; return the figures."""
     sample = corpus()
     repeated, made = cycle(sample), distinct_links(sample)
     absolute = cycle([text for text in sample if is_absolute(text)])
@@ -196,24 +219,31 @@ def main() -> None:
         "distinct": Measure(normalize_and_route),
         "ada_url": Measure(parse),
         "urlsplit": Measure(split),
+        "social_links": Measure(ask_social_links),
+        "socials": Measure(ask_socials),
     }
     normalize_and_route(sample)
-    for _ in range(0, options.links, SLICE):
+    for _ in range(0, links, SLICE):
         measures["as_is"].run(list(islice(repeated, SLICE)))
         measures["distinct"].run(list(islice(made, SLICE)))
         whole = list(islice(absolute, SLICE))
         measures["ada_url"].run(whole)
         measures["urlsplit"].run(whole)
+        few = list(islice(repeated, SLICE // OTHERS_EVERY))
+        measures["social_links"].run(few)
+        measures["socials"].run(few)
     cost = {name: each.cpu_s / each.links for name, each in measures.items()}
-    report = {
+    return {
         "sample": len(sample),
         "distinct_of_same_kind": round(share_of_same_kind(sample), 3),
         "load": os.getloadavg()[0],
         **{name: each.to_json() for name, each in measures.items()},
         "parses_per_link": {name: round(cost["as_is"] / cost[name], 2) for name in ("ada_url", "urlsplit")},
-        "memory": memory(made, options.memory_links),
+        "to_others": {name: round(cost["as_is"] / cost[name], 2) for name in ("social_links", "socials")},
+        "recognised": router_others.recognised(sample),
+        "agreeing": router_others.agreeing(sample),
+        "memory": memory(made, memory_links),
     }
-    print(json.dumps(report))
 
 
 if __name__ == "__main__":
