@@ -5,6 +5,8 @@ Prints one JSON object:
 
 - `rate`: a campaign over the real engine. `achieved` is in requests a second; `most_in_a_second` is the
   largest number of requests in any second, as they were started here and as they arrived there,
+- `script`: the same requests by a pool of threads with the same client and a timetable of its own; it stores
+  nothing, looks at no answer and heeds no other worker. `one_by_one` is a single thread without a timetable,
 - `after`: what a search after an anchor remembers, and the memory of it, when it walks all the pages it may.
 
     python -m bench.backfill [--rate 50] [--threads 16] [--latency-ms 50] [--seconds 20]
@@ -23,6 +25,7 @@ import tracemalloc
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from devstack.ports import LOOPBACK
@@ -35,7 +38,7 @@ from devstack.sandbox.solana_names import reserved_address
 from devstack.stack import Stack
 from workers.clock import Budget, Clock
 from workers.http.client import OutboundClient
-from workers.http.messages import Request, Response
+from workers.http.messages import Destination, Request, Response
 from workers.jobs.record import JobStore
 from workers.jobs.run import RunningJob
 from workers.leases import LeaseStore
@@ -55,6 +58,9 @@ from workers.solana_endpoints import GET_TRANSACTION, NEEDED_METHODS, read_endpo
 PARTS = ("valkey", "mongo")
 PAGES_MAX = 20
 READY_TIMEOUT_S = 30
+ONE_BY_ONE_REQUESTS = 60
+BUDGET_S = 30.0
+BODY_MAX_BYTES = 8_388_608
 _context = multiprocessing.get_context("spawn")
 
 
@@ -153,6 +159,51 @@ def measure_rate(settings: Settings, http: NotingClient, count: int) -> dict[str
     return {name: meta[name] for name in ("selected", "persisted", "calls", "elapsedMs")}
 
 
+def script_rate(settings: Settings, count: int, *, rate: float, threads: int) -> float:
+    """Ask for `count` transactions with a pool of threads, `rate` a second; return the rate reached."""
+    ask = _asker(settings)
+    started = time.monotonic()
+
+    def ask_in_time(number: int) -> None:
+        time.sleep(max(0.0, started + number / rate - time.monotonic()))
+        ask(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(ask_in_time, range(count)))
+    return count / (time.monotonic() - started)
+
+
+def one_by_one_rate(settings: Settings, count: int) -> float:
+    """Ask for `count` transactions as soon as the one before is there; return the rate reached."""
+    ask = _asker(settings)
+    started = time.monotonic()
+    for number in range(count):
+        ask(number)
+    return count / (time.monotonic() - started)
+
+
+def _asker(settings: Settings) -> Callable[[int], None]:
+    """What asks for one of the transactions of the campaign."""
+    clock, history = Clock(), history_of(reserved_address("huge"))
+    http = OutboundClient(settings, clock)
+    [endpoint] = settings.solana_endpoints or ()
+
+    def ask(number: int) -> None:
+        params = [history.signature(number), {"encoding": "json", "maxSupportedTransactionVersion": 0}]
+        request = Request(
+            source="solana_rpc",
+            url=endpoint.url,
+            destination=Destination.SERVICE,
+            method="POST",
+            json_body={"jsonrpc": "2.0", "id": number, "method": GET_TRANSACTION, "params": params},
+            body_max_bytes=BODY_MAX_BYTES,
+        )
+        if http.fetch(request, Budget.of(clock, BUDGET_S)).status != 200:
+            raise RuntimeError("the node did not answer")
+
+    return ask
+
+
 def most_in_a_second(times: Sequence[float]) -> int:
     """The largest number of times in any stretch of one second."""
     found = sorted(times)
@@ -208,33 +259,44 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=50)
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()
+    print(json.dumps(measure(options.rate, options.threads, options.latency_ms, options.seconds)))
+
+
+def measure(allowed: float, threads: int, latency_ms: float, seconds: float) -> dict[str, Any]:
+    """Backfill for about `seconds` at the `allowed` rate, then let the script do so; return the figures."""
     ours, theirs = _context.Pipe()
-    child = _context.Process(target=serve, args=(options.latency_ms / 1000, theirs), daemon=True)
+    child = _context.Process(target=serve, args=(latency_ms / 1000, theirs), daemon=True)
     with Stack(parts=PARTS) as stack:
         child.start()
         assert ours.poll(READY_TIMEOUT_S), "the node does not start"
-        settings = settings_of(stack, ours.recv(), options.rate, options.threads)
+        settings = settings_of(stack, ours.recv(), allowed, threads)
         http = NotingClient(settings, Clock())
-        summary = measure_rate(settings, http, round(options.rate * options.seconds))
+        summary = measure_rate(settings, http, round(allowed * seconds))
         times = sorted(http.started_at)
+        script = script_rate(settings, len(times), rate=allowed, threads=threads)
+        one_by_one = one_by_one_rate(settings, ONE_BY_ONE_REQUESTS)
         after = measure_after(settings, http)
         ours.send("end")
         arrived_at = ours.recv()
         child.join(READY_TIMEOUT_S)
     achieved = (len(times) - 1) / (times[-1] - times[0])
     rate = {
-        "allowed": options.rate,
-        "threads": options.threads,
-        "latency_ms": options.latency_ms,
+        "allowed": allowed,
+        "threads": threads,
+        "latency_ms": latency_ms,
         **summary,
         "achieved": round(achieved, 2),
-        "of_allowed": round(achieved / options.rate, 4),
+        "of_allowed": round(achieved / allowed, 4),
+        "script": round(script, 2),
+        "to_script": round(achieved / script, 3),
+        "one_by_one": round(one_by_one, 2),
+        "to_one_by_one": round(achieved / one_by_one, 2),
         "most_in_a_second": {
             "started": most_in_a_second(times),
             "arrived": most_in_a_second(sorted(arrived_at)[: len(times)]),
         },
     }
-    print(json.dumps({"rate": rate, "after": after}))
+    return {"rate": rate, "after": after}
 
 
 if __name__ == "__main__":

@@ -46,29 +46,33 @@ def main() -> None:
     parser.add_argument("--delay-ms", type=int, default=5000)
     parser.add_argument("--purchases", type=int, default=20, help="purchases of each property")
     options = parser.parse_args()
-    environ = {"FUNDING_COUNTER_RECONCILIATION_STABILIZATION_DELAY_MS": str(options.delay_ms)}
+    print(json.dumps(measure(options.properties, options.qualify, options.delay_ms, options.purchases)))
+
+
+def measure(properties: int, qualify: int, delay_ms: int, purchases: int) -> dict[str, Any]:
+    """Look at `properties` fundings of which `qualify` are nearly sold; return the figures."""
+    environ = {"FUNDING_COUNTER_RECONCILIATION_STABILIZATION_DELAY_MS": str(delay_ms)}
     with Stack(parts=PARTS, worker_threads=WORKER_THREADS, environ=environ) as stack:
         engine = open_database(stack.environ["FUNDING_DATABASE_URL"], timeout_ms=60_000)
         with Redis.from_url(stack.environ["REDIS_URL"]) as redis:
-            ids = fill(engine, redis, options.properties, options.qualify, options.purchases)
-            near = ids[: options.qualify]
+            ids = fill(engine, redis, properties, qualify, purchases)
+            near = ids[:qualify]
             selection = measure_selection(engine, stack.environ["REDIS_URL"])
             _run_job(stack, {"dryRun": True})  # imports and first connections are not measured
             one_s = min(_time_jobs(stack, redis, near[:1], {"propertyIds": near[:1]}))
             all_s = min(_time_jobs(stack, redis, near, {}))
         engine.dispose()
-    assert selection["qualify"] == options.qualify
-    report = {
-        "properties": options.properties,
-        "delay_ms": options.delay_ms,
+    assert selection["qualify"] == qualify
+    return {
+        "properties": properties,
+        "delay_ms": delay_ms,
         **selection,
         "one_s": round(one_s, 3),
         "all_s": round(all_s, 3),
-        "one_to_delay": round(one_s * 1000 / options.delay_ms, 2),
+        "one_to_delay": round(one_s * 1000 / delay_ms, 2),
         "all_to_one": round(all_s / one_s, 2),
-        "one_by_one_to_all": round(options.qualify * one_s / all_s, 1),
+        "one_by_one_to_all": round(qualify * one_s / all_s, 1),
     }
-    print(json.dumps(report))
 
 
 def fill(engine: Engine, redis: Redis, properties: int, qualify: int, purchases: int) -> list[str]:

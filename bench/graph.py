@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from pymongo import monitoring
 
@@ -40,21 +41,26 @@ def main() -> None:
     options = parser.parse_args()
     if options.tokens < TOKENS_MIN or options.links < LINKS_MIN:
         parser.error(f"at least {TOKENS_MIN} tokens and {LINKS_MIN} links are needed")
+    print(json.dumps(measure(options.tokens, options.threads, options.links, not options.unprotected)))
+
+
+def measure(tokens: int, threads: int, links: int, is_protected: bool) -> dict[str, Any]:
+    """Record `tokens` tokens with `threads` threads, count among `links` links; return the figures."""
     log = CommandLog()
     monitoring.register(log)
     with Stack(parts=PARTS) as stack:
         round_trips = measure_round_trips(Recording(stack, "round_trips"), log)
         # A small run first, so that imports and first connections are not measured.
-        record_all(Recording(stack, "warm_up"), TOKENS_MIN, options.threads)
+        record_all(Recording(stack, "warm_up"), TOKENS_MIN, threads)
         concurrency = measure_concurrency(
             stack,
             log,
-            count=options.tokens,
-            threads=options.threads,
-            is_protected=not options.unprotected,
+            count=tokens,
+            threads=threads,
+            is_protected=is_protected,
         )
-        as_of = measure_as_of(stack, log, options.links)
-    print(json.dumps({"concurrency": concurrency, "round_trips": round_trips, "as_of": as_of}))
+        as_of = measure_as_of(stack, log, links)
+    return {"concurrency": concurrency, "round_trips": round_trips, "as_of": as_of}
 
 
 if __name__ == "__main__":

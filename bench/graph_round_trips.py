@@ -18,7 +18,7 @@ from bench.graph_world import Place, World
 from workers.social_graph.token import RetryableURL, Token, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
 
-COMMANDS_MAX = 8
+COMMANDS_MAX = 6
 HOUR, NO_TIME = timedelta(hours=1), timedelta(0)
 WAYS = ("recorded", "retried")
 TOKEN_COLLECTIONS = frozenset({"tokens", "token_links"})

@@ -140,8 +140,8 @@ class World:
         return Place(url=f"https://{host}/", shows=("contents", "web", f"{host}/"))
 
     def without_source(self) -> Place:
-        """A new video, for which there is no generator."""
-        return Place(url=f"https://youtube.com/watch?v=harbor{next(self._numbers):05}")
+        """A new channel, about which nobody can be asked without a key."""
+        return Place(url=f"https://youtube.com/@harbor{next(self._numbers):05}")
 
     def post(self, author: Person, *, quotes: Place | None = None, community: Place | None = None) -> Place:
         """A new post on X."""

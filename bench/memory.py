@@ -1,8 +1,8 @@
 """Whether a worker keeps memory: its resident set over many tokens.
 
-Each token has one link, of a platform that nobody can be asked about, and the tracker answers at once, so
-that there are many of them in a short time. They are members of one job and take the way of every token:
-message, start, lease, tracker, document, outcome. Prints one JSON object.
+Each token has one link, to a channel that nobody can be asked about without a key, and the tracker answers at
+once, so that there are many of them in a short time. They are members of one job and take the way of every
+token: message, start, lease, tracker, document, outcome. Prints one JSON object.
 
     python -m bench.memory [--tokens 10000] [--threads 16]
 """
@@ -90,7 +90,7 @@ def make_tokens(first: int) -> list[Token]:
     """The next tokens, each with a link that nobody can be asked about."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return [
-        make_token(number, last_transfer_at=at, links={"website": f"https://discord.gg/harbor{number}"})
+        make_token(number, last_transfer_at=at, links={"website": f"https://youtube.com/@harbor{number}"})
         for number in range(first, first + LOOK_EVERY)
     ]
 

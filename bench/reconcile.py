@@ -1,13 +1,20 @@
-"""Reconcile against its floor: 100 tokens with 4 links each, 200 ms for every outside call.
+"""Reconcile against what else does the same: 100 tokens with 4 links each, 200 ms for every outside call.
 
-The floor is what the calls alone would take when 16 threads make them without a pause. The same code then
-handles tokens one after the other, which is what the fan-out is worth. Prints one JSON object.
+In turns, and each with tokens of its own, the tokens are recorded by
 
-The one worker's threads are for the targets and for the job that hands them out, so 15 of 16 make calls, and
-100 tokens of five calls each take them seven rounds: with these numbers no schedule gets below 1.15 of the
-floor.
+- `converge`: a job over HTTP, handed out to one worker of 16 threads,
+- `chord`, `dramatiq`: the same recorder as the members of a plain Celery chord and of a Dramatiq group, each
+  in one worker of 16 threads; what differs is what hands the tokens out,
+- `script`: a pool of 16 threads with the same client code, which stores nothing (`fan_out_work.Script`),
+- `one_by_one`: the same recorder, one token after the other in one thread. It takes so long that it is
+  measured on fewer tokens (`one_by_one_tokens`) and multiplied.
 
-    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16]
+The ideal is what the calls alone would take when 16 threads make them without a pause. A token costs seven
+calls: the tracker, two posts, two sites and the registries of their domains. The one worker's threads are for
+the targets and for the job that hands them out, so 15 of 16 make calls, and 100 tokens take them seven
+rounds: with these numbers nothing gets below 1.14 of the ideal. Prints one JSON object.
+
+    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -16,64 +23,123 @@ import argparse
 import json
 import os
 import statistics
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import requests
 
+from bench.fan_out_work import CHORD_BROKER, CHORD_RESULTS, DRAMATIQ_BROKER, END, START, Script, record
+from devstack.processes import ManagedProcess
+from devstack.programs import CHECKOUT
 from devstack.sandbox.client import SandboxClient
 from devstack.sandbox.tokens import Token, make_token
 from devstack.stack import Stack
-from workers.celery_app import create_celery
-from workers.clock import Clock
-from workers.jobs.messenger import CeleryMessenger
-from workers.services import Services
 from workers.settings import read_settings
 
 PARTS = ("valkey", "mongo", "sandbox", "migrate", "worker", "api")
 FIRST_POST_ID = 2_000_000_000_000_000_000
 POSTS_MEASURED = 50
+LINKS_PER_TOKEN = 4
+ONE_BY_ONE_TOKENS = 12
+WARM_UP_TOKENS = 16
+# Databases of the stack's server that it does not use itself.
+CHORD_BROKER_DB, CHORD_RESULTS_DB, DRAMATIQ_DB = 10, 11, 12
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--latency-ms", type=int, default=200)
     parser.add_argument("--threads", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    tokens = make_tokens(options.tokens * 2)
-    side_by_side, one_by_one = tokens[: options.tokens], tokens[options.tokens :]
-    with Stack(parts=PARTS, worker_threads=options.threads, sandbox_latency_ms=options.latency_ms) as stack:
-        sandbox = SandboxClient(stack.sandbox_url)
-        session = requests.Session()
-        session.headers["x-api-key"] = stack.api_key
-        _warm_up(stack, session, sandbox)
-        fan_out = _run_job(stack, session, sandbox, side_by_side)
-        loop = _run_loop(stack, sandbox, one_by_one)
-        posts_ms = _time_posts(stack, session)
-    ideal_s = fan_out["calls"] * options.latency_ms / 1000 / options.threads
-    report = {
-        "tokens": options.tokens,
-        "threads": options.threads,
-        "latency_ms": options.latency_ms,
-        "calls": fan_out["calls"],
-        "recorded": fan_out["recorded"],
-        "wall_s": round(fan_out["wall_s"], 3),
+    print(json.dumps(measure(options.tokens, options.latency_ms, options.threads, options.rounds)))
+
+
+def measure(tokens: int, latency_ms: int, threads: int, rounds: int) -> dict[str, Any]:
+    """Record `tokens` tokens in each way, `rounds` times in turns; return the figures."""
+    with (
+        Stack(parts=PARTS, worker_threads=threads, sandbox_latency_ms=latency_ms) as stack,
+        ExitStack() as exits,
+    ):
+        course = _Course(stack, threads)
+        for worker in other_workers(stack, threads):
+            exits.callback(worker.stop)
+            worker.start()
+        # Imports, first connections and the registries' list are not measured.
+        for way in course.ways:
+            course.time(way, WARM_UP_TOKENS)
+        load_before = os.getloadavg()[0]
+        times = {way: list[float]() for way in course.ways}
+        made: dict[str, int] = {}
+        for _ in range(rounds):
+            for way in course.ways:
+                took_s, made[way] = course.time(way, tokens)
+                times[way].append(took_s)
+        if len(set(made.values())) > 1:
+            raise RuntimeError(f"not all ways make the same calls: {made}")
+        load_after = os.getloadavg()[0]
+        few = min(tokens, ONE_BY_ONE_TOKENS)
+        one_by_one_s = course.time_one_by_one(few) * tokens / few
+        posts_ms = course.time_posts()
+    median_s = {way: statistics.median(each) for way, each in times.items()}
+    calls = made["converge"]
+    ideal_s = calls * latency_ms / 1000 / threads
+    return {
+        "tokens": tokens,
+        "threads": threads,
+        "latency_ms": latency_ms,
+        "calls": calls,
+        "to": {way: round(median_s["converge"] / median_s[way], 3) for way in times if way != "converge"}
+        | {"ideal": round(median_s["converge"] / ideal_s, 3)},
+        "to_it": {"one_by_one": round(one_by_one_s / median_s["converge"], 2)},
+        "to_ideal": {way: round(each / ideal_s, 3) for way, each in median_s.items()},
+        "median_s": {way: round(each, 3) for way, each in median_s.items()},
+        "all_s": {way: [round(each, 3) for each in taken] for way, taken in times.items()},
         "ideal_s": round(ideal_s, 3),
-        "wall_to_ideal": round(fan_out["wall_s"] / ideal_s, 3),
-        "one_by_one_s": round(loop["wall_s"], 3),
-        "one_by_one_to_wall": round(loop["wall_s"] / fan_out["wall_s"], 2),
+        "one_by_one_s": round(one_by_one_s, 1),
+        "one_by_one_tokens": few,
         "post_ms_median": round(statistics.median(posts_ms), 1),
         "post_ms_max": round(max(posts_ms), 1),
+        "load_average": [round(load_before, 2), round(load_after, 2)],
     }
-    print(json.dumps(report))
 
 
-def make_tokens(count: int) -> list[Token]:
-    """Tokens with four links that each cost one call: two sites and two posts."""
+def other_workers(stack: Stack, threads: int) -> list[ManagedProcess]:
+    """The workers of the chord and of Dramatiq, not started. Their addresses are put into the environment."""
+    os.environ.update(stack.environ)
+    os.environ[CHORD_BROKER] = stack.valkey.url_of(CHORD_BROKER_DB)
+    os.environ[CHORD_RESULTS] = stack.valkey.url_of(CHORD_RESULTS_DB)
+    os.environ[DRAMATIQ_BROKER] = stack.valkey.url_of(DRAMATIQ_DB)
+    # Celery's command line prefers `BROKER_URL`, which is the stack's, to what the app says.
+    celery = ["-m", "celery", "-A", "bench.fan_out_chord", "-b", os.environ[CHORD_BROKER], "worker"]
+    celery += ["-P", "threads", "-c", str(threads), "--without-gossip", "--without-mingle", "-l", "INFO"]
+    commands = {
+        "chord": (celery, " ready."),
+        "dramatiq": (["-m", "bench.fan_out_dramatiq", str(threads)], "dramatiq is ready"),
+    }
+    return [
+        ManagedProcess(
+            name=name,
+            argv=[sys.executable, *arguments],
+            env=dict(os.environ),
+            cwd=CHECKOUT,
+            log_file=stack.logs / f"{name}.log",
+            ready=lambda process, mark=mark: process.logged(mark),  # type: ignore[misc]
+        )
+        for name, (arguments, mark) in commands.items()
+    ]
+
+
+def make_tokens(first: int, count: int) -> list[Token]:
+    """Tokens with four links of their own, two to sites and two to posts."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     return [
         make_token(
@@ -86,75 +152,102 @@ def make_tokens(count: int) -> list[Token]:
                 "tiktok": f"https://x.com/harbor/status/{FIRST_POST_ID + 2 * number + 1}",
             },
         )
-        for number in range(count)
+        for number in range(first, first + count)
     ]
 
 
-def _post(stack: Stack, session: requests.Session, body: Mapping[str, object]) -> requests.Response:
-    url = f"{stack.api_url}/api/v1/internal/social-recording/reconcile"
-    response = session.post(url, json=body, timeout=10)
-    response.raise_for_status()
-    return response
+class _Course:
+    """Runs and times each way of recording over a running stack; each run has tokens of its own."""
 
+    def __init__(self, stack: Stack, threads: int) -> None:
+        os.environ.update(stack.environ)
+        self._stack = stack
+        self._threads = threads
+        self._sandbox = SandboxClient(stack.sandbox_url)
+        self._session = requests.Session()
+        self._session.headers["x-api-key"] = stack.api_key
+        self._script = Script(read_settings())
+        self._used = 0
+        self.ways: Mapping[str, Callable[[], Sequence[str]]] = {
+            "converge": self._run_job,
+            "script": self._run_script,
+            "chord": self._run_chord,
+            "dramatiq": self._run_dramatiq,
+        }
 
-def _follow(stack: Stack, session: requests.Session, location: str) -> dict[str, Any]:
-    while True:
-        job: dict[str, Any] = session.get(stack.api_url + location, timeout=10).json()
-        if job["state"] not in ("queued", "running"):
-            return job
-        time.sleep(0.1)
+    def time(self, way: str, count: int) -> tuple[float, int]:
+        """Run `count` new tokens one way; return how many seconds and how many calls it took.
 
-
-def _warm_up(stack: Stack, session: requests.Session, sandbox: SandboxClient) -> None:
-    """One small job, so that imports and first connections are not measured."""
-    sandbox.set_tokens(make_tokens(400)[-16:])
-    body = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-02-01T00:00:00Z"}
-    _follow(stack, session, _post(stack, session, body).headers["Location"])
-
-
-def _run_job(
-    stack: Stack, session: requests.Session, sandbox: SandboxClient, tokens: list[Token]
-) -> dict[str, Any]:
-    sandbox.set_tokens(tokens)
-    before = sandbox.calls().total
-    body = {
-        "startDate": "2026-01-01T00:00:00Z",
-        "endDate": "2026-02-01T00:00:00Z",
-        "limit": len(tokens),
-        "deadlineMs": 300_000,
-    }
-    started = time.monotonic()
-    job = _follow(stack, session, _post(stack, session, body).headers["Location"])
-    wall_s = time.monotonic() - started
-    meta = job["result"]["meta"]
-    statuses = {url["status"] for row in job["result"]["data"] for url in row["urls"]}
-    if statuses != {"ok"}:
-        raise RuntimeError(f"not all links were collected: {statuses}")
-    return {"wall_s": wall_s, "calls": sandbox.calls().total - before, "recorded": meta["recorded"]}
-
-
-def _run_loop(stack: Stack, sandbox: SandboxClient, tokens: list[Token]) -> dict[str, Any]:
-    """The same recorder, in this process, a token at a time."""
-    sandbox.set_tokens(tokens)
-    os.environ.update(stack.environ)
-    settings = read_settings()
-    services = Services(settings, CeleryMessenger(create_celery(lambda: settings)), Clock())
-    started = time.monotonic()
-    reports = [services.recorder.record(token["tokenAddress"]) for token in tokens]
-    wall_s = time.monotonic() - started
-    if {url["status"] for report in reports for url in report.urls} != {"ok"}:
-        raise RuntimeError("not all links were collected")
-    return {"wall_s": wall_s}
-
-
-def _time_posts(stack: Stack, session: requests.Session) -> list[float]:
-    """How long the POST takes to answer, in ms."""
-    times = []
-    for _ in range(POSTS_MEASURED):
+        Raises `RuntimeError` when a link was not collected.
+        """
+        self._give_tokens(count)
+        calls = self._sandbox.calls().total
         started = time.monotonic()
-        _post(stack, session, {"startDate": "2025-01-01T00:00:00Z", "endDate": "2025-01-02T00:00:00Z"})
-        times.append((time.monotonic() - started) * 1000)
-    return times
+        statuses = self.ways[way]()
+        took_s = time.monotonic() - started
+        print(f"{way}: {count} tokens in {took_s:.2f} s", file=sys.stderr)
+        if list(statuses) != ["ok"] * count * LINKS_PER_TOKEN:
+            raise RuntimeError(f"{way}: not all links were collected: {set(statuses)}, {len(statuses)}")
+        return took_s, self._sandbox.calls().total - calls
+
+    def time_one_by_one(self, count: int) -> float:
+        """Record `count` new tokens in this process, one after the other; return the seconds."""
+        addresses = [token["tokenAddress"] for token in self._give_tokens(count + 1)]
+        record(addresses[0])  # imports and first connections are not measured
+        started = time.monotonic()
+        statuses = {status for address in addresses[1:] for status in record(address)}
+        took_s = time.monotonic() - started
+        if statuses != {"ok"}:
+            raise RuntimeError(f"one by one: not all links were collected: {statuses}")
+        return took_s
+
+    def time_posts(self) -> list[float]:
+        """How long the POST takes to answer, in ms."""
+        times = []
+        for _ in range(POSTS_MEASURED):
+            started = time.monotonic()
+            self._post({"startDate": "2025-01-01T00:00:00Z", "endDate": "2025-01-02T00:00:00Z"})
+            times.append((time.monotonic() - started) * 1000)
+        return times
+
+    def _give_tokens(self, count: int) -> list[Token]:
+        tokens = make_tokens(self._used, count)
+        self._used += count
+        self._sandbox.set_tokens(tokens)
+        return tokens
+
+    def _run_job(self) -> list[str]:
+        body = {
+            "startDate": START.isoformat(),
+            "endDate": END.isoformat(),
+            "limit": 100,
+            "deadlineMs": 300_000,
+        }
+        location = self._post(body).headers["Location"]
+        while True:
+            job: dict[str, Any] = self._session.get(self._stack.api_url + location, timeout=10).json()
+            if job["state"] not in ("queued", "running"):
+                return [url["status"] for row in job["result"]["data"] for url in row["urls"]]
+            time.sleep(0.1)
+
+    def _run_script(self) -> list[str]:
+        return ["ok"] * self._script.run(self._threads)
+
+    def _run_chord(self) -> list[str]:
+        from bench import fan_out_chord  # noqa: PLC0415 - reads its addresses when it is imported
+
+        return fan_out_chord.run(self._script.addresses())
+
+    def _run_dramatiq(self) -> list[str]:
+        from bench import fan_out_dramatiq  # noqa: PLC0415 - reads its addresses when it is imported
+
+        return fan_out_dramatiq.run(self._script.addresses())
+
+    def _post(self, body: Mapping[str, object]) -> requests.Response:
+        url = f"{self._stack.api_url}/api/v1/internal/social-recording/reconcile"
+        response = self._session.post(url, json=body, timeout=10)
+        response.raise_for_status()
+        return response
 
 
 if __name__ == "__main__":

@@ -34,6 +34,15 @@ JOB_TIMEOUT_S = 120.0
 _numbers = itertools.count()
 
 
+def links(count: int) -> list[str]:
+    """Links that nobody has asked about yet, to a site and to a post in turn."""
+    numbers = [next(_numbers) for _ in range(count)]
+    return [
+        f"https://harbor{each}.com/" if each % 2 else f"https://x.com/harbor/status/{FIRST_POST_ID + each}"
+        for each in numbers
+    ]
+
+
 class RetryDesk:
     """An operator's place over a running stack. It starts and ends its workers itself."""
 
@@ -86,14 +95,7 @@ class RetryDesk:
 
     def store_links(self, count: int) -> list[str]:
         """Store tokens with one failed link each, to a site and to a post in turn; return their addresses."""
-        numbers = [next(_numbers) for _ in range(count)]
-        urls = (
-            f"https://harbor{each}.com/"
-            if each % 2
-            else f"https://x.com/harbor/status/{FIRST_POST_ID + each}"
-            for each in numbers
-        )
-        return [self._store(url, FetchStatus.ERROR) for url in urls]
+        return [self._store(url, FetchStatus.ERROR) for url in links(count)]
 
     def store_accounts(self, count: int) -> list[str]:
         """Store tokens with one link each, to accounts that only a paid source shows."""

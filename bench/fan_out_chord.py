@@ -1,0 +1,31 @@
+"""The same tokens on a plain Celery chord: one message for each token, results and their count in Redis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from celery import Celery, chord
+
+from bench.fan_out_work import CHORD_BROKER, CHORD_RESULTS, RESULT_TIMEOUT_S, record
+
+app = Celery("chord", broker=os.environ[CHORD_BROKER], backend=os.environ[CHORD_RESULTS])
+
+
+@app.task
+def record_token(address: str) -> list[str]:
+    """Record one token."""
+    return record(address)
+
+
+@app.task
+def statuses_of(statuses: list[list[str]]) -> list[str]:
+    """What the chord ends with: how all links ended."""
+    return [status for each in statuses for status in each]
+
+
+def run(addresses: Sequence[str]) -> list[str]:
+    """Record the tokens and wait for the end; return how their links ended."""
+    result = chord(record_token.s(address) for address in addresses)(statuses_of.s())
+    found: list[str] = result.get(timeout=RESULT_TIMEOUT_S)
+    return found
