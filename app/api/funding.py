@@ -6,12 +6,13 @@ from typing import Annotated
 
 from flask import Response, jsonify, url_for
 from flask_openapi import APIBlueprint, Tag
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app import documents
 from app.api.rendering import accepted
 from app.api.social_recording import SubmitHeaders
 from app.process import this_process
+from app.request_part import RequestPart
 from app.specification import NEEDS_KEY, SUBMIT_ANSWERS, answer, json_body, problem, problems
 from workers.funding.assembly import NOT_CONFIGURED, BlockedFunding
 from workers.funding.job_kinds import FUNDING_RECONCILE, FundingReconcileRequest
@@ -37,7 +38,7 @@ class FundingReconcileBody(FundingReconcileRequest):
     )
 
 
-class BlockedQuery(BaseModel):
+class BlockedQuery(RequestPart):
     """Which blocked fundings."""
 
     model_config = ConfigDict(extra="forbid")

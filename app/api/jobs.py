@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app import documents
 from app.api.rendering import job_response, listed_job_document
 from app.process import this_process
+from app.request_part import RequestPart
 from app.specification import ETAG, NEEDS_KEY, RETRY_AFTER, answer, problems
 from workers.errors import NotFound
 from workers.jobs.record import JobState
@@ -46,7 +47,7 @@ class JobPath(BaseModel):
         return job_id
 
 
-class JobHeaders(BaseModel):
+class JobHeaders(RequestPart):
     """Cheap polling."""
 
     if_none_match: Annotated[
@@ -55,7 +56,7 @@ class JobHeaders(BaseModel):
     ] = None
 
 
-class JobQuery(BaseModel):
+class JobQuery(RequestPart):
     """Which jobs; a page is cut to 200."""
 
     model_config = ConfigDict(extra="forbid")

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app import documents
 from app.process import this_process
+from app.request_part import RequestPart
 from app.specification import NEEDS_KEY, answer, problem, problems
 from workers.base58 import is_public_key
 from workers.clock import to_iso
@@ -65,7 +66,7 @@ class ObjectPath(BaseModel):
     ]
 
 
-class LinksQuery(BaseModel):
+class LinksQuery(RequestPart):
     """Which links."""
 
     model_config = ConfigDict(extra="forbid")
@@ -134,7 +135,7 @@ def get_token(path: TokenPath, query: LinksQuery) -> Response:
     return _page_response(page, query, "get_token", {"address": path.address})
 
 
-class ExplainQuery(BaseModel):
+class ExplainQuery(RequestPart):
     """Which URL of which token."""
 
     model_config = ConfigDict(extra="forbid")

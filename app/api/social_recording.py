@@ -6,10 +6,11 @@ from typing import Annotated
 
 from flask import Response
 from flask_openapi import APIBlueprint, Tag
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from app.api.rendering import accepted
 from app.process import this_process
+from app.request_part import RequestPart
 from app.specification import NEEDS_KEY, SUBMIT_ANSWERS, json_body
 from workers.social_recording.job_kinds import RECONCILE, RETRY, ReconcileRequest, RetryRequest
 
@@ -22,7 +23,7 @@ blueprint = APIBlueprint(
 )
 
 
-class SubmitHeaders(BaseModel):
+class SubmitHeaders(RequestPart):
     """What a caller may say beside the body."""
 
     prefer: Annotated[
