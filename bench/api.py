@@ -5,7 +5,8 @@ In turns, over 16 connections, the load of `api_load` asks for
 - `health`: `GET /healthz`, against a route that answers as small a document,
 - `job`: `GET` of an ended job, against that route and against one that reads a document of the same size from
   Redis and sends it,
-- `post`: `POST` of a reconcile job, against a route that answers what was posted.
+- `post`: `POST` of a reconcile job, against a route that answers what was posted and one that sends it with
+  Celery before.
 
 There is no worker, so posted jobs wait in their queue, and nothing else runs meanwhile but the servers that
 are asked. What is sent takes a part of one of the cores that the servers use; it is the same for both. Prints
@@ -28,7 +29,7 @@ import requests
 from redis import Redis
 
 from bench import api_load
-from bench.api_bare import REDIS, STORED_KEY
+from bench.api_bare import BROKER, REDIS, STORED_KEY
 from devstack import programs
 from devstack.ports import start_on_free_port
 from devstack.processes import ManagedProcess
@@ -37,7 +38,7 @@ from devstack.stack import Stack
 PARTS = ("valkey", "mongo", "sandbox", "migrate", "worker", "api")
 RECONCILE = "/api/v1/internal/social-recording/reconcile"
 BODY = b'{"startDate": "2025-01-01T00:00:00Z", "endDate": "2025-01-02T00:00:00Z"}'
-REDIS_DB = 10
+REDIS_DB, BROKER_DB = 10, 11
 WARM_UP_S = 0.5
 
 
@@ -68,6 +69,7 @@ def measure(seconds: float, rounds: int, connections: int) -> dict[str, Any]:
         job = end_a_job(stack)
         stack.processes["worker-1"].stop()
         environ = {**stack.environ, REDIS: stack.valkey.url_of(REDIS_DB)}
+        environ[BROKER] = stack.valkey.url_of(BROKER_DB)
         with Redis.from_url(environ[REDIS]) as redis:
             redis.set(STORED_KEY, requests.get(job, headers=key_of(stack), timeout=10).content)
         port, bare = start_on_free_port(lambda port: bare_flask(stack, environ, port))
@@ -88,6 +90,7 @@ def measure(seconds: float, rounds: int, connections: int) -> dict[str, Any]:
             "post": round(per_s["post"] / per_s["flask_taken"], 2),
         },
         "to_redis_route": {"job": round(per_s["job"] / per_s["flask_stored"], 2)},
+        "to_celery_route": {"post": round(per_s["post"] / per_s["flask_sent"], 2)},
         "per_s": {name: round(each) for name, each in per_s.items()},
         "all_per_s": {name: [round(load.per_s) for load in each] for name, each in loads.items()},
         "sender_cores": round(
@@ -147,6 +150,7 @@ def asks_of(stack: Stack, job: str, flask: str) -> dict[str, Ask]:
         "flask_stored": Ask(origin=flask, request=get(f"{flask}/stored", {}), status=200),
         "post": Ask(origin=api, request=post(api + RECONCILE, key), status=202),
         "flask_taken": Ask(origin=flask, request=post(f"{flask}/taken", {}), status=200),
+        "flask_sent": Ask(origin=flask, request=post(f"{flask}/sent", {}), status=200),
     }
 
 

@@ -1,7 +1,7 @@
 """What the API is compared with: routes of a bare Flask app under the same server.
 
 `/plain` answers a small document that it has, `/stored` one that it reads from Redis first, `/taken` one that
-it makes of a posted document. None checks a key, counts, or validates.
+was posted, `/sent` as well, after it has sent it as a task. None checks a key, or what it is given.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import functools
 import json
 import os
 
+from celery import Celery
 from flask import Flask, Response, jsonify, request
 from redis import Redis
 
-REDIS, STORED_KEY = "BENCH_API_REDIS", "bench:api:document"
+REDIS, BROKER, STORED_KEY = "BENCH_API_REDIS", "BENCH_API_BROKER", "bench:api:document"
 
 app = Flask(__name__)
 
@@ -21,6 +22,14 @@ app = Flask(__name__)
 @functools.cache
 def _redis() -> Redis:
     return Redis.from_url(os.environ[REDIS])
+
+
+@functools.cache
+def _celery() -> Celery:
+    celery = Celery("bare", broker=os.environ[BROKER])
+    # As the API does, so that dashboards show what waits.
+    celery.conf.task_send_sent_event = True
+    return celery
 
 
 @app.get("/plain")
@@ -38,4 +47,11 @@ def stored() -> Response:
 @app.post("/taken")
 def taken() -> Response:
     """Answer what was posted."""
+    return jsonify(request.get_json())
+
+
+@app.post("/sent")
+def sent() -> Response:
+    """Send a task and answer what was posted."""
+    _celery().send_task("bare", kwargs={"request": request.get_json()}, ignore_result=True)
     return jsonify(request.get_json())

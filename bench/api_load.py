@@ -1,8 +1,10 @@
 """Requests as fast as a server takes them: one thread, open connections, and nothing made anew per request.
 
-Each connection sends the same bytes again as soon as its answer is complete. An answer is found by its
-`Content-Length` and compared by its status line alone. One core sends several times as many requests as two
-workers of gunicorn can answer; `processor_s` shows how much of a core it took.
+Each connection sends the same bytes again as soon as its answer is complete. After some answers it is
+replaced by a new one, because a connection stays with the worker of gunicorn that has accepted it, and those
+that are opened together often meet the same one. An answer is found by its `Content-Length` and compared by
+its status line alone. One core sends several times as many requests as two workers of gunicorn can answer;
+`processor_s` shows how much of a core it took.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 
 RECEIVE_BYTES = 65_536
 ANSWER_TIMEOUT_S = 10.0
+ANSWERS_PER_CONNECTION = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +38,10 @@ class Load:
 class _Connection:
     """One open connection and what has come of the present answer."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, answers_left: int) -> None:
         self.socket = socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.answers_left = answers_left
         self._received = b""
 
     def takes_in(self, status: int) -> bool:
@@ -55,6 +59,7 @@ class _Connection:
         if len(body) < int(length.partition(b"\r\n")[0]):
             return False
         self._received = b""
+        self.answers_left -= 1
         return True
 
 
@@ -76,22 +81,35 @@ def run(origin: str, request: bytes, *, status: int, connections: int, seconds: 
     parts = urlsplit(origin)
     if parts.hostname is None or parts.port is None:
         raise ValueError(f"no host and port in {origin}")
+    host, port = parts.hostname, parts.port
     answers = 0
     with selectors.DefaultSelector() as selector:
-        opened = [_Connection(parts.hostname, parts.port) for _ in range(connections)]
-        started, processor_before = time.monotonic(), time.process_time()
-        for each in opened:
+
+        def connect(answers_left: int) -> None:
+            each = _Connection(host, port, answers_left)
             selector.register(each.socket, selectors.EVENT_READ, each)
             each.socket.sendall(request)
+
+        started, processor_before = time.monotonic(), time.process_time()
+        for number in range(connections):
+            # Not all of them are replaced at once.
+            connect(1 + ANSWERS_PER_CONNECTION * number // connections)
         while (now := time.monotonic()) - started < seconds:
             events = selector.select(ANSWER_TIMEOUT_S)
             if not events:
                 raise RuntimeError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
             for key, _ in events:
-                if key.data.takes_in(status):
-                    answers += 1
-                    key.data.socket.sendall(request)
+                each: _Connection = key.data
+                if not each.takes_in(status):
+                    continue
+                answers += 1
+                if each.answers_left:
+                    each.socket.sendall(request)
+                else:
+                    selector.unregister(each.socket)
+                    each.socket.close()
+                    connect(ANSWERS_PER_CONNECTION)
         processor_s = time.process_time() - processor_before
-        for each in opened:
-            each.socket.close()
+        for key in list(selector.get_map().values()):
+            key.data.socket.close()
     return Load(answers=answers, took_s=now - started, processor_s=processor_s)
