@@ -30,12 +30,18 @@ class Seen(Generic[T]):
 
 
 class LatestLook(Generic[T]):
-    """See the module docstring. `look` raises a `ConvergeError` when it cannot be made now."""
+    """See the module docstring. `look` raises a `ConvergeError` when it cannot be made now.
 
-    def __init__(self, look: Callable[[], T], clock: Clock, *, good_for_s: float) -> None:
+    What was seen is good for `good_for_s` seconds from the beginning of the look on, or for `rest` times as
+    long as the look took from its end on, whichever is later.
+    """
+
+    def __init__(self, look: Callable[[], T], clock: Clock, *, good_for_s: float, rest: float = 0.0) -> None:
         self._look = look
         self._clock = clock
         self._good_for_s = good_for_s
+        self._rest = rest
+        self._took_s = 0.0
         self._guard = threading.Lock()
         self._looking: threading.Event | None = None
         self._seen: Seen[T] | None = None
@@ -66,11 +72,14 @@ class LatestLook(Generic[T]):
             if self._looking is not None:
                 return self._looking
             is_good = self._seen is not None and self._failure is None
-            if is_good and self._clock.monotonic() - self._looked_at_s < self._good_for_s:
+            if is_good and self._clock.monotonic() - self._looked_at_s < self._is_good_for_s():
                 return None
             self._looking = threading.Event()
             threading.Thread(target=self._run, args=(self._looking,), name="latest-look", daemon=True).start()
             return self._looking
+
+    def _is_good_for_s(self) -> float:
+        return max(self._good_for_s, self._took_s * (1 + self._rest) if self._rest else 0.0)
 
     def _run(self, looking: threading.Event) -> None:
         began_at, began_at_s = self._clock.now(), self._clock.monotonic()
@@ -88,5 +97,6 @@ class LatestLook(Generic[T]):
             self._seen = seen or self._seen
             self._failure = failure
             self._looked_at_s = began_at_s
+            self._took_s = self._clock.monotonic() - began_at_s
             self._looking = None
         looking.set()

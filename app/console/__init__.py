@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from flask import Flask
 
-from app.console import campaigns, fundings, graph, jobs, overview, sign_in, urls, wording
+from app.console import campaigns, fundings, graph, jobs, long_looks, overview, sign_in, urls, wording
 from app.console.blueprint import blueprint
 from workers.services import JobAccess
 
@@ -20,6 +20,7 @@ __all__ = ["campaigns", "fundings", "graph", "jobs", "overview", "register", "ur
 def register(app: Flask, access: JobAccess) -> None:
     """Put the console into the app: its cookie, its guard, its pages. Opens no connection."""
     sign_in.prepare(app, access.settings)
+    long_looks.prepare(app)
     overview.prepare(app, access)
     wording.register(app)
     app.register_blueprint(blueprint)

@@ -6,7 +6,8 @@ import re
 
 from flask import Response, abort, request, url_for
 
-from app.console.blueprint import blueprint, page
+from app.console.blueprint import blueprint, is_fragment, page
+from app.console.long_looks import list_seen
 from app.process import this_process
 from workers.social_graph.link_cursor import CURSOR_PATTERN, LinkCursor
 from workers.social_graph.vocabulary import ObjectKind
@@ -19,9 +20,14 @@ TOKENS_PER_PAGE = 30
 def list_tokens() -> Response:
     """A page of tokens, newest first, and a way to any other one."""
     before = request.args.get("before") or None
-    tokens, following = this_process().access.overview.newest_tokens(TOKENS_PER_PAGE, before=before)
+    overview = this_process().access.overview
+    seen = list_seen(("tokens", before), lambda: overview.newest_tokens(TOKENS_PER_PAGE, before=before))
+    if seen is None:
+        overview.ping()
+    tokens, following = seen.value if seen else ((), None)
     return page(
-        "tokens.html",
+        "tokens_list.html" if is_fragment() else "tokens.html",
+        seen=seen,
         tokens=tokens,
         is_first=before is None,
         first_page=url_for("console.list_tokens"),

@@ -17,6 +17,7 @@ from app.console.blueprint import blueprint, page, status_and_code
 from app.console.history_charts import HOURS, chart_of_calls, chart_of_jobs, chart_of_paid_calls
 from app.console.job_history import without_rows
 from app.console.jobs import available_forms, headline, recent_jobs
+from app.console.long_looks import time_left_s
 from app.console.upcoming import Upcoming, upcoming
 from app.process import this_process
 from celeryconfig import SCHEDULE
@@ -29,8 +30,6 @@ from workers.services import JobAccess
 from workers.social_graph.vocabulary import FetchStatus, Platform
 from workers.social_recording.overview import URLCounts
 
-# Longer than the two seconds after which a store that is away is known to be.
-WAIT_S = 2.5
 HISTORY_GOOD_FOR_S = 60.0
 HISTORY_JOBS_MAX = 500
 JOBS_AT_ONCE = 100
@@ -38,6 +37,8 @@ REASONS_SHOWN = 12
 FUNDINGS_COUNTED = 50
 FUNDING_TASK = "converge.schedule.funding_reconciliation"
 UNFINISHED = tuple(status for status in FetchStatus if status is not FetchStatus.OK)
+# These two are a reason in themselves: nobody was asked, so nobody gave one.
+NOBODY_ASKED = (FetchStatus.SKIPPED_PAID, FetchStatus.UNSUPPORTED)
 _HISTORY = "converge.console.history"
 
 T = TypeVar("T")
@@ -50,6 +51,16 @@ class Part(Generic[T]):
     value: T | None = None
     at: datetime | None = None
     problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Why:
+    """How many URLs of a platform are not ok for one reason; without a code the status says it all."""
+
+    status: FetchStatus
+    code: str | None
+    platform: Platform
+    urls: int
 
 
 def prepare(app: Flask, access: JobAccess) -> None:
@@ -124,25 +135,27 @@ def _next() -> dict[str, Any]:
         "next_runs": _next_runs(),
         "schedule_is_on": settings.schedule_is_on,
         "retry_limit": settings.social_record_retry_limit,
-        "forecast": _seen(lambda: overview.forecast(wait_s=WAIT_S)),
+        "forecast": _seen(lambda: overview.forecast(wait_s=time_left_s()), overview.ping),
     }
 
 
 def _urls() -> dict[str, Any]:
     """Where the URLs stand, and why those that are not ok are not."""
-    counts = _seen(lambda: this_process().access.overview.counts(wait_s=WAIT_S))
+    overview = this_process().access.overview
+    counts = _seen(lambda: overview.counts(wait_s=time_left_s()), overview.ping)
     return {
         "counts": counts,
         "matrix": _matrix_of(counts),
         "reasons": _reasons_of(counts),
         "statuses": list(FetchStatus),
+        "pays": this_process().access.settings.social_record_enable_paid,
     }
 
 
 def _past() -> dict[str, Any]:
     """What can be drawn of the last hours."""
     access = this_process().access
-    history = _seen(lambda: _history_of_jobs().latest(wait_s=WAIT_S))
+    history = _seen(lambda: _history_of_jobs().latest(wait_s=time_left_s()))
     calls = _part_of(lambda: access.telemetry.calls_by_hour(HOURS))
     charts = [
         chart_of_jobs(history.value or [], Clock().now()),
@@ -181,8 +194,11 @@ def _part_of(look: Callable[[], T]) -> Part[T]:
         return Part(problem=str(exc))
 
 
-def _seen(look: Callable[[], Seen[T] | None]) -> Part[T]:
+def _seen(look: Callable[[], Seen[T] | None], ping: Callable[[], None] | None = None) -> Part[T]:
+    """The part as it was seen last; while nothing is known, `ping` tells an absent store from a slow one."""
     part = _part_of(look)
+    if part.value is None and not part.problem and ping is not None:
+        part = Part(problem=_part_of(ping).problem)
     return Part(
         value=part.value.value if part.value else None,
         at=part.value.at if part.value else None,
@@ -200,8 +216,18 @@ def _matrix_of(counts: Part[URLCounts]) -> list[tuple[Platform, list[int], int]]
     return [(platform, numbers, sum(numbers)) for platform, numbers in rows if any(numbers)]
 
 
-def _reasons_of(counts: Part[URLCounts]) -> list[tuple[FetchStatus, str, Platform, int]]:
-    return [] if counts.value is None else counts.value.reasons(*UNFINISHED)[:REASONS_SHOWN]
+def _reasons_of(counts: Part[URLCounts]) -> list[Why]:
+    """Why URLs are not ok, the most frequent reasons first."""
+    if counts.value is None:
+        return []
+    found = [
+        Why(status=status, code=code, platform=platform, urls=urls)
+        for platform, status, code, urls in counts.value.groups
+        if status in (UNFINISHED if code else NOBODY_ASKED)
+    ]
+    return sorted(found, key=lambda why: (-why.urls, why.status, why.code or "", why.platform))[
+        :REASONS_SHOWN
+    ]
 
 
 def _history(access: JobAccess) -> list[Job]:

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from flask import Response, abort, request, url_for
 
-from app.console.blueprint import blueprint, page
+from app.console.blueprint import blueprint, is_fragment, page
+from app.console.long_looks import list_seen
 from app.process import this_process
 from workers.social_graph.token.survey import URLPlace
 from workers.social_graph.vocabulary import FetchStatus, Platform
@@ -24,22 +25,26 @@ def list_urls() -> Response:
     platform = _word(Platform, request.args.get("platform", ""))
     reason = request.args.get("reason", "").strip() or None
     after = request.args.get("after", "")
-    found = this_process().access.overview.list_urls(
-        status,
-        platform=platform,
-        reason=reason,
-        limit=URLS_PER_PAGE,
-        after=URLPlace.from_text(after) if after else None,
+    place, overview = URLPlace.from_text(after) if after else None, this_process().access.overview
+    seen = list_seen(
+        ("urls", status, platform, reason, place),
+        lambda: overview.list_urls(
+            status, platform=platform, reason=reason, limit=URLS_PER_PAGE, after=place
+        ),
     )
+    if seen is None:
+        overview.ping()
     asked: dict[str, Any] = {
         "status": status.value,
         "platform": platform and platform.value,
         "reason": reason,
     }
-    following = found.next_from and url_for("console.list_urls", **asked, after=found.next_from.to_text())
+    next_from = seen and seen.value.next_from
+    following = next_from and url_for("console.list_urls", **asked, after=next_from.to_text())
     return page(
-        "urls.html",
-        found=found.rows,
+        "urls_list.html" if is_fragment() else "urls.html",
+        seen=seen,
+        found=seen.value.rows if seen else (),
         status=status,
         platform=platform,
         reason=reason,

@@ -58,6 +58,11 @@ SENTENCES: Mapping[Rule, str] = {
     Rule.RESTING: "It was tried a short while ago and rests. The first retry after that takes it.",
     Rule.DUE: "The next retry takes it. The longest untried URL comes first.",
 }
+# Why a URL is not ok, where nobody was asked and so nobody gave a reason.
+UNASKED: Mapping[FetchStatus, str] = {
+    FetchStatus.SKIPPED_PAID: "only a paid source knows it",
+    FetchStatus.UNSUPPORTED: "there is no source for it yet",
+}
 # A sign beside the word, so that nobody has to tell colours apart. Tones are classes of the style sheet.
 _SIGNS: Mapping[str, tuple[str, str]] = {
     FetchStatus.OK: ("✓", "good"),
@@ -204,6 +209,7 @@ def _shared() -> dict[str, Any]:
         "PLATFORMS": PLATFORMS,
         "RULES": RULES,
         "SENTENCES": SENTENCES,
+        "UNASKED": UNASKED,
         "flower_url": settings.flower_url,
         "is_signed_in": may_see,
         "is_open": settings.auth_disabled,

@@ -7,7 +7,7 @@ import re
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -45,6 +45,12 @@ SECRET = "test-key"
 ADDRESS = "So11111111111111111111111111111111111111112"
 EVIL = "<script>alert(1)</script>\"'><img src=x>"
 SITE = "https://own-site.com/"
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages wait until everything is known: the machine may be busy with other tests."""
+    monkeypatch.setattr("app.console.long_looks.WAIT_S", 20.0)
 
 
 @pytest.fixture
@@ -414,6 +420,27 @@ def test_the_first_page_says_what_is_where_and_what_comes(operator: Visitor, tok
     assert first == "1"
 
 
+def test_the_first_page_says_that_urls_wait_for_paid_calls_and_leads_to_them(
+    settings: Settings, tokens: TokenRepository
+) -> None:
+    store_token(
+        tokens,
+        TokenSocialURL(url="https://x.com/harbor", status=FetchStatus.SKIPPED_PAID),
+        TokenSocialURL(url="https://x.com/harbor_two", status=FetchStatus.SKIPPED_PAID),
+        failed("https://t.me/harbor", reason="timeout"),
+    )
+    for is_on in (False, True):
+        with visitor_of(settings.model_copy(update={"social_record_enable_paid": is_on})) as visitor:
+            visitor.sign_in()
+            response = visitor.get("/console")
+            page = HTMLParser(response.text)
+            reasons = [" ".join(node.text().split()) for node in page.css(".reasons li")]
+            assert reasons == ["2 only a paid source knows it X, skipped_paid", "1 timeout Telegram, error"]
+            assert ("SOCIAL_RECORD_ENABLE_PAID" in text_of(response)) is not is_on
+            down = page.css_first(".reasons a").attributes["href"]
+            assert "https://x.com/harbor_two" in text_of(visitor.get(str(down)))
+
+
 def test_what_takes_longer_than_a_page_is_said_to_be_under_way(
     operator: Visitor, tokens: TokenRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,7 +452,7 @@ def test_what_takes_longer_than_a_page_is_said_to_be_under_way(
         return count(survey, hosts)
 
     monkeypatch.setattr(URLSurvey, "count", count_slowly)
-    monkeypatch.setattr("app.console.overview.WAIT_S", 0.1)
+    monkeypatch.setattr("app.console.long_looks.WAIT_S", 0.1)
     first = operator.get("/console")
     assert "They are being counted" in text_of(first)
     assert HTMLParser(first.text).css("[data-live] [data-again]")
@@ -435,6 +462,42 @@ def test_what_takes_longer_than_a_page_is_said_to_be_under_way(
         return "http_503" in operator.get("/console/live/reasons").text
 
     wait_until(counted, "the counts are there", timeout_s=30)
+
+
+def test_no_page_waits_for_a_list_that_takes_long(
+    operator: Visitor, tokens: TokenRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_token(tokens, failed())
+    may_end = threading.Event()
+    list_waiting, newest_tokens = URLSurvey.list_waiting, URLSurvey.newest_tokens
+
+    def held_back(look: Callable[..., Any]) -> Callable[..., Any]:
+        def look_slowly(*args: Any, **how: Any) -> Any:
+            assert may_end.wait(30)
+            return look(*args, **how)
+
+        return look_slowly
+
+    monkeypatch.setattr(URLSurvey, "list_waiting", held_back(list_waiting))
+    monkeypatch.setattr(URLSurvey, "newest_tokens", held_back(newest_tokens))
+    monkeypatch.setattr("app.console.long_looks.WAIT_S", 0.1)
+    pages = {"/console/urls?status=error": SITE, "/console/tokens": "HARBOR"}
+    for path, words in pages.items():
+        first = operator.get(path)
+        assert "They are being looked for" in text_of(first)
+        assert words not in text_of(first)
+        assert "http-equiv" in first.text, "it comes by itself, also without JavaScript"
+        [part] = HTMLParser(first.text).css("main [data-live]")
+        assert str(part.attributes["data-live"]).startswith(path)
+    may_end.set()
+    for path, words in pages.items():
+
+        def is_there(path: str = path, words: str = words) -> bool:
+            part = operator.get(path, **{"X-Console-Fragment": "1"})
+            return words in part.text and "data-final" in part.text and "<html" not in part.text
+
+        wait_until(is_there, "the list is there", timeout_s=30)
+        assert "http-equiv" not in operator.get(path).text
 
 
 def test_a_url_is_followed_from_its_number_to_the_rule_that_decides(

@@ -33,6 +33,21 @@ def test_what_was_seen_is_good_for_a_while_and_then_looked_for_again(clock: Fake
     assert value_of(look) == 1
 
 
+def test_what_took_long_is_good_for_so_many_times_as_long(clock: FakeClock) -> None:
+    numbers = iter(range(10))
+
+    def slow() -> int:
+        clock.advance(20)
+        return next(numbers)
+
+    look = LatestLook(slow, clock, good_for_s=GOOD_FOR_S, rest=5.0)
+    assert value_of(look) == 0
+    clock.advance(99)
+    assert value_of(look) == 0
+    clock.advance(1)
+    assert value_of(look) == 1
+
+
 def test_a_look_says_when_it_began(clock: FakeClock) -> None:
     def slow() -> int:
         clock.advance(5)

@@ -33,9 +33,11 @@ from workers.social_recording.routing.hosts import SITES
 COUNTS_GOOD_FOR_S = 30.0
 FORECAST_GOOD_FOR_S = 60.0
 # How long a store may take for a look at everything; nobody waits for it.
-LOOK_TIMEOUT_S = 60.0
-# How long it may take for a list that somebody waits for; the store sorts the URLs of a status anew for it.
-LIST_TIMEOUT_S = 10.0
+LOOK_TIMEOUT_S = 180.0
+# And for a list; nobody waits for this either.
+LIST_TIMEOUT_S = 30.0
+# Counting keeps a store busy for a sixth of the time at most.
+REST = 5.0
 # So many URLs are routed for a forecast; routing this many takes a second or two of a processor.
 FORECAST_URLS_MAX = 20_000
 
@@ -189,8 +191,16 @@ class Overview:
         self._interval = interval
         self._max_attempts = max_attempts
         self._clock = clock
-        self._counts = LatestLook(self._patiently(self._count), clock, good_for_s=COUNTS_GOOD_FOR_S)
-        self._forecast = LatestLook(self._patiently(self._look_ahead), clock, good_for_s=FORECAST_GOOD_FOR_S)
+        self._counts = LatestLook(
+            self._patiently(self._count), clock, good_for_s=COUNTS_GOOD_FOR_S, rest=REST
+        )
+        self._forecast = LatestLook(
+            self._patiently(self._look_ahead), clock, good_for_s=FORECAST_GOOD_FOR_S, rest=REST
+        )
+
+    def ping(self) -> None:
+        """Ask the store for a sign of life, two seconds at most. Raises `RetryableError` without one."""
+        self._survey.ping()
 
     def begin(self) -> None:
         """Have the long looks made that are due; wait for nothing."""
@@ -233,7 +243,8 @@ class Overview:
         if before is not None and not ObjectId.is_valid(before):
             raise InvalidInput("no place in this list", field="before")
         place = None if before is None else ObjectId(before)
-        found = self._survey.newest_tokens(limit + 1, before=place)
+        with self._time(LIST_TIMEOUT_S):
+            found = self._survey.newest_tokens(limit + 1, before=place)
         page = found[:limit]
         return page, str(page[-1].id) if len(found) > limit else None
 

@@ -1,0 +1,68 @@
+"""What a page shows of something that may take long to look at: what is known within a moment.
+
+A page waits for `WAIT_S` in all, however many such parts it has. What comes later is asked for again by the
+page, by its script or by loading itself anew. So pages are quick in a large store and fresh in a small one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flask import Flask, current_app, g
+
+from workers.clock import Clock
+from workers.latest_look import LatestLook, Seen
+
+WAIT_S = 0.1
+LISTS_MAX = 64
+GOOD_FOR_S = 1.0
+# A list that took long is good for so many times as long: turning pages must not keep a store busy.
+REST = 5.0
+_LISTS = "converge.console.lists"
+
+T = TypeVar("T")
+
+
+class ListsSeen:
+    """The lists that were looked at last, each under the question that it answers; `LISTS_MAX` of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._looks: OrderedDict[tuple[object, ...], LatestLook[Any]] = OrderedDict()
+
+    def of(self, key: tuple[object, ...], look: Callable[[], T]) -> LatestLook[T]:
+        """The look that answers `key`; `look` makes it, and must do the same whenever the key is the same."""
+        with self._guard:
+            found = self._looks.pop(key, None)
+            if found is None:
+                found = LatestLook(look, self._clock, good_for_s=GOOD_FOR_S, rest=REST)
+            self._looks[key] = found
+            while len(self._looks) > LISTS_MAX:
+                self._looks.popitem(last=False)
+            return found
+
+
+def prepare(app: Flask) -> None:
+    """Give the app its memory of lists; asks nobody."""
+    app.extensions[_LISTS] = ListsSeen(Clock())
+
+
+def list_seen(key: tuple[object, ...], look: Callable[[], T]) -> Seen[T] | None:
+    """The list, if it is known within what is left of `WAIT_S`; None while it is looked at the first time.
+
+    Raises what the look raised.
+    """
+    lists: ListsSeen = current_app.extensions[_LISTS]
+    return lists.of(key, look).latest(wait_s=time_left_s())
+
+
+def time_left_s() -> float:
+    """How long this request may still wait, in seconds."""
+    clock = Clock()
+    if "console_waits_until_s" not in g:
+        g.console_waits_until_s = clock.monotonic() + WAIT_S
+    return max(float(g.console_waits_until_s) - clock.monotonic(), 0.0)
