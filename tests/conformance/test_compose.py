@@ -33,6 +33,7 @@ ADDRESSES = {
     "MONGO_URL",
     "FUNDING_DATABASE_URL",
     "APP_ENV",
+    "FLOWER_URL",
 }
 
 
@@ -95,6 +96,13 @@ def test_compose_refuses_to_start_without_what_is_required() -> None:
     required = {name for name, field in SETTINGS.items() if field.is_required()} | COMPOSE_ONLY
     assert {name for name, mode in modes.items() if mode.startswith(":?")} == required
     assert all(name in mode for name, mode in modes.items() if mode.startswith(":?"))
+
+
+def test_the_console_links_to_where_the_dashboard_is_published() -> None:
+    [published] = SERVICES["flower"]["ports"]
+    address = "http://" + published.rpartition(":")[0]
+    assert dict(interpolations(SERVICES["api"]["environment"]))["FLOWER_URL"] == f":-{address}"
+    assert ("FLOWER_URL", address, False) in list(example())
 
 
 def test_no_secret_has_a_default() -> None:
