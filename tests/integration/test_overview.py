@@ -269,6 +269,24 @@ def test_tokens_come_newest_first_on_pages_that_do_not_overlap(
         overview.newest_tokens(3, before="nonsense")
 
 
+def test_tokens_of_many_years_are_paged_through_newest_first_also_where_times_are_the_same(
+    overview: Overview, tokens: TokenRepository, clock: FakeClock
+) -> None:
+    ages = [0, 0, 0, 0, 0, 30, 3600, 3600, 86_400, 40 * 86_400, 400 * 86_400, 9000 * 86_400]
+    for number, age_s in enumerate(ages):
+        at = clock.now() + timedelta(minutes=1) - timedelta(seconds=age_s)
+        tokens.insert(Token.of(address=f"t{number:02}", created_at=at))
+    seen: list[tuple[datetime, str]] = []
+    page, before = overview.newest_tokens(2)
+    while True:
+        seen += [(token.created_at, token.address) for token in page]
+        if before is None:
+            break
+        page, before = overview.newest_tokens(2, before=before)
+    assert [at for at, _ in seen] == sorted((at for at, _ in seen), reverse=True)
+    assert sorted(address for _, address in seen) == [f"t{number:02}" for number in range(len(ages))]
+
+
 @pytest.mark.parametrize("text", ["", "?", "AAAA", "bnVsbA", "W10", "WyJ4IiwxLCJ0IiwidSJd", "é"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):

@@ -6,6 +6,7 @@ process and only while somebody asks.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from typing import TypeVar
 
 import pymongo
 from bson import ObjectId
+from bson.errors import InvalidId
 
-from workers.clock import Clock
+from workers.clock import Clock, from_iso, to_iso
 from workers.errors import InvalidInput
 from workers.latest_look import LatestLook, Seen
 from workers.mongo import MongoDatabase
@@ -40,6 +42,8 @@ LIST_TIMEOUT_S = 30.0
 REST = 5.0
 # So many URLs are routed for a forecast; routing this many takes a second or two of a processor.
 FORECAST_URLS_MAX = 20_000
+
+PLACE_PARTED_BY = "~"
 
 HOSTS: Mapping[Platform, frozenset[str]] = {
     platform: frozenset(site.host for site in SITES if site.platform is platform)
@@ -122,6 +126,15 @@ class Forecast:
     is_cut_short: bool = False
 
 
+def _token_place(text: str) -> tuple[datetime, ObjectId]:
+    """Read the place in the list of tokens where a page ended. Raises `InvalidInput` for anything else."""
+    at, _, token_id = text.partition(PLACE_PARTED_BY)
+    try:
+        return from_iso(at), ObjectId(token_id)
+    except (ValueError, InvalidId) as exc:
+        raise InvalidInput("no place in this list", field="before") from exc
+
+
 def due_in(due_at: datetime | None, now: datetime) -> DueIn:
     """Which stretch of time `due_at` lies in; None, for a URL that was never tried, is now."""
     if due_at is None or due_at <= now:
@@ -191,6 +204,8 @@ class Overview:
         self._interval = interval
         self._max_attempts = max_attempts
         self._clock = clock
+        # What looks at many tokens takes turns, so that short questions always find the store half idle.
+        self._counting, self._listing = threading.Lock(), threading.Lock()
         self._counts = LatestLook(
             self._patiently(self._count), clock, good_for_s=COUNTS_GOOD_FOR_S, rest=REST
         )
@@ -231,7 +246,7 @@ class Overview:
         hosts = None if platform is None else hosts_of(platform)
         wanted = URLFilter(status=status, hosts=hosts, reason=reason)
         list_page = self._survey.list_waiting if status in RETRYABLE_STATUSES else self._survey.list_by_token
-        with self._time(LIST_TIMEOUT_S):
+        with self._listing, self._time(LIST_TIMEOUT_S):
             page: URLPage = list_page(wanted, limit=limit, after=after)
         return URLList(rows=tuple(map(self._listed, page.rows)), next_from=page.next_from)
 
@@ -240,13 +255,13 @@ class Overview:
 
         Raises `InvalidInput` for a `before` that is none.
         """
-        if before is not None and not ObjectId.is_valid(before):
-            raise InvalidInput("no place in this list", field="before")
-        place = None if before is None else ObjectId(before)
-        with self._time(LIST_TIMEOUT_S):
-            found = self._survey.newest_tokens(limit + 1, before=place)
+        place = None if before is None else _token_place(before)
+        with self._listing, self._time(LIST_TIMEOUT_S):
+            found = self._survey.newest_tokens(limit + 1, now=self._clock.now(), before=place)
         page = found[:limit]
-        return page, str(page[-1].id) if len(found) > limit else None
+        if len(found) <= limit:
+            return page, None
+        return page, f"{to_iso(page[-1].created_at)}{PLACE_PARTED_BY}{page[-1].id}"
 
     def find_object(self, url: str) -> tuple[ObjectKind, str] | None:
         """The object that a URL, in any spelling, leads to, if it is stored: its kind and its id."""
@@ -265,7 +280,7 @@ class Overview:
         """The look with as much time as it needs."""
 
         def patient() -> T:
-            with self._time(LOOK_TIMEOUT_S):
+            with self._counting, self._time(LOOK_TIMEOUT_S):
                 return look()
 
         return patient

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from bson import ObjectId
@@ -28,6 +28,9 @@ from workers.store_errors import translated
 # So many tokens at most are looked at for one page of URLs that do not wait for a retry.
 TOKENS_PER_PAGE_MAX = 2000
 TOKENS_PER_BATCH = 200
+
+# How far back the newest tokens are looked for, one stretch after the other; behind the last one everywhere.
+STRETCHES = tuple(timedelta(minutes=8**power) for power in range(8))
 
 _FIELDS = {
     "_id": 0,
@@ -223,12 +226,33 @@ class URLSurvey:
             place = URLPlace(address=tokens[-1]["address"], url="\U0010ffff")
         return URLPage(rows=tuple(rows), next_from=place)
 
-    def newest_tokens(self, limit: int, *, before: ObjectId | None = None) -> list[Token]:
-        """The tokens that were recorded last, newest first, from behind the one with this id on."""
-        condition: Document = {} if before is None else {"_id": {"$lt": before}}
-        with translated(COLLECTION):
-            found = list(self._collection.find(condition, limit=limit).sort("_id", -1))
+    def newest_tokens(
+        self, limit: int, *, now: datetime, before: tuple[datetime, ObjectId] | None = None
+    ) -> list[Token]:
+        """The tokens that were seen first last, newest first, from behind this time and id on.
+
+        Looks back in growing stretches of time: the embedded server sorts all that a condition leaves before
+        it takes a few of them.
+        """
+        found: list[Document] = []
+        end: Document = {}
+        if before is not None:
+            at, token_id = before
+            found = self._newest_of({"created_at": at, "_id": {"$lt": token_id}}, limit)
+            now, end = at, {"$lt": at}
+        for stretch in (*STRETCHES, None):
+            if len(found) >= limit:
+                break
+            start = None if stretch is None else now - stretch
+            since: Document = {} if start is None else {"$gte": start}
+            when = {**since, **end}
+            found += self._newest_of({"created_at": when} if when else {}, limit - len(found))
+            end = {"$lt": start}
         return [Token.from_document(document) for document in found]
+
+    def _newest_of(self, condition: Document, limit: int) -> list[Document]:
+        with translated(COLLECTION):
+            return list(self._collection.find(condition, limit=limit).sort({"created_at": -1, "_id": -1}))
 
     def _tokens_from(self, status: FetchStatus, place: URLPlace | None) -> list[Document]:
         pipeline: list[Document] = [{"$match": {"social_urls.status": status.value}}]
