@@ -129,7 +129,7 @@ def is_there(url: str) -> bool:
     """Whether a GET is answered."""
     try:
         return requests.get(url, timeout=2).ok
-    except requests.ConnectionError:
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 
