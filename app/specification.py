@@ -118,6 +118,14 @@ def problem(status: int, *, code: str = "", meaning: str = "") -> JSON:
     }
 
 
+def too_long() -> JSON:
+    """The answer of the server in front of the API to a request line that it does not read to its end."""
+    return {
+        "description": "The URL makes the request line too long for the server; no problem document.",
+        "content": {"text/html": {"schema": {"type": "string"}}},
+    }
+
+
 def problems(*statuses: int) -> ResponseDict:
     """The problems that an operation answers."""
     return {status: problem(status) for status in statuses}

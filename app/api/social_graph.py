@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app import documents
 from app.process import this_process
 from app.request_part import RequestPart
-from app.specification import NEEDS_KEY, answer, problem, problems
+from app.specification import NEEDS_KEY, answer, problem, problems, too_long
 from workers.base58 import is_public_key
 from workers.clock import to_iso
 from workers.social_graph.graph_reader import GraphReader
@@ -166,6 +166,7 @@ class ExplainQuery(RequestPart):
     operation_id="explainURL",
     responses={
         200: answer(documents.URLExplanation, "The rule that decides, and the time of the next try."),
+        414: too_long(),
         **_problems("URL_NOT_FOUND", "The token has no such URL, or was never recorded (`TOKEN_NOT_FOUND`)."),
     },
 )
