@@ -27,6 +27,7 @@ from workers.clock import Clock
 from workers.errors import Busy, LeaseLost, LockUnavailable
 from workers.telemetry import Meter
 from workers.telemetry_table import LEASE_WAIT_SECONDS, LEASE_WAITS, LEASES, lease_family
+from workers.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ KEY_PREFIX = "converge:lease:"
 STORE_AWAY = (RedisError, OSError)
 POLL_S = 0.05
 IDLE_S = 60.0
+# How long somebody who wants a lease waits for its release by this same process to be on its way.
+RELEASE_WAIT_S = 1.0
 
 # KEYS: the lease. ARGV: owner, ttl in ms. Returns 1 when it is ours. It may be ours already: the client
 # repeats a command whose answer got lost, and no two calls use the same owner.
@@ -86,31 +89,50 @@ class Lease:
 class LeaseStore:
     """Takes, renews and releases leases. One per process: it owns the renewal thread."""
 
-    def __init__(self, redis: Redis, clock: Clock, *, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        clock: Clock,
+        *,
+        meter: Meter | None = None,
+        write_behind: WriteBehind | None = None,
+    ) -> None:
         self._redis = redis
         self._clock = clock
         self._meter = meter or Meter(clock)
+        self.write_behind = write_behind or WriteBehind(redis)
         self._acquire = redis.register_script(_ACQUIRE)
         self._renew = redis.register_script(_RENEW)
         self._release = redis.register_script(_RELEASE)
         self._guard = threading.Lock()
         self._held: set[Lease] = set()
+        self._leaving: set[str] = set()
         self._changed = threading.Event()
         self._renewer: threading.Thread | None = None
 
     @contextmanager
     def hold(
-        self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0
+        self,
+        name: str,
+        *,
+        ttl_ms: int,
+        owner: str | None = None,
+        wait_s: float = 0.0,
+        is_released_behind: bool = False,
     ) -> Iterator[Lease]:
         """Hold the lease `name` for the body; try once, or for `wait_s` seconds.
 
-        Raises `Busy` when somebody else holds it and `LockUnavailable` when Redis cannot be asked.
+        With `is_released_behind` it is given back as `release_behind` does. Raises `Busy` when somebody else
+        holds it and `LockUnavailable` when Redis cannot be asked.
         """
         lease = self.acquire(name, ttl_ms=ttl_ms, owner=owner, wait_s=wait_s)
         try:
             yield lease
         finally:
-            self.release(lease)
+            if is_released_behind:
+                self.release_behind(lease)
+            else:
+                self.release(lease)
 
     def acquire(self, name: str, *, ttl_ms: int, owner: str | None = None, wait_s: float = 0.0) -> Lease:
         """Take the lease and have it renewed until `release`; raises as `hold` does.
@@ -140,6 +162,24 @@ class LeaseStore:
             self._release(keys=[KEY_PREFIX + lease.name], args=[lease.owner])
         except STORE_AWAY:
             lease.lost.set()
+
+    def release_behind(self, lease: Lease) -> None:
+        """Give the lease back without waiting for it, after all that was handed to `write_behind` before.
+
+        For everybody in this process it is free at once. A store that is down is left to expiry.
+        """
+        with self._guard:
+            self._held.discard(lease)
+            if lease.lost.is_set():
+                return
+            self._leaving.add(lease.name)
+
+        def done(is_carried_out: bool) -> None:
+            self._leaving.discard(lease.name)
+            if not is_carried_out:
+                lease.lost.set()
+
+        self.write_behind.add(("EVAL", _RELEASE, 1, KEY_PREFIX + lease.name, lease.owner), done=done)
 
     def give_back_all(self) -> list[str]:
         """Give back every lease at once, for a process that ends with unfinished work; return their names.
@@ -181,6 +221,8 @@ class LeaseStore:
         return asked_at
 
     def _try(self, name: str, owner: str, ttl_ms: int) -> bool:
+        if name in self._leaving:
+            self.write_behind.flush(RELEASE_WAIT_S)
         try:
             return bool(self._acquire(keys=[KEY_PREFIX + name], args=[owner, ttl_ms]))
         except STORE_AWAY as exc:

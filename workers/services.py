@@ -66,6 +66,7 @@ from workers.solana_backfill.assembly import build_backfill
 from workers.solana_backfill.job_kinds import BACKFILL
 from workers.telemetry import Meter, MeterWriter, TelemetryReader
 from workers.vital_signs import VitalSigns
+from workers.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ JOB_KINDS = {kind.name: kind for kind in (RECONCILE, RETRY, BACKFILL, FUNDING_RE
 SECONDS_PER_DAY = 86_400
 CANARY_WAIT_S = 2.0
 READY_TIMEOUT_S = 2.0
+GIVE_BACK_MAX_S = 1.0
 
 
 def connect_redis(settings: Settings, *, retries: int) -> Redis:
@@ -220,10 +222,13 @@ class Services:
         meter = Meter(clock)
         # Its own connection, because what it writes waits for nobody and is never urgent.
         self.metrics = MeterWriter(meter, connect_redis(settings, retries=0), clock)
-        self.leases = leases = LeaseStore(redis, clock, meter=meter)
+        self.write_behind = WriteBehind(redis)
+        self.leases = leases = LeaseStore(redis, clock, meter=meter, write_behind=self.write_behind)
         database = connect(settings)
         tokens = TokenRepository(database, clock)
-        limiter = SourceLimiter.of(settings, redis, domain_of=registrable_domain)
+        limiter = SourceLimiter.of(
+            settings, redis, domain_of=registrable_domain, write_behind=self.write_behind
+        )
         http = OutboundClient(settings, clock, limiter=limiter, meter=meter)
         tracker = TrackerClient(http, settings)
         limits = RecordingLimits(
@@ -305,6 +310,7 @@ class Services:
 
     def give_back(self) -> None:
         """Give all leases back, for an end that leaves work unfinished."""
+        self.write_behind.flush(GIVE_BACK_MAX_S)
         log.error("leases of unfinished work are given back", extra={"leases": self.leases.give_back_all()})
         self.metrics.flush()
 

@@ -236,6 +236,7 @@ class RecordingPlace:
     def close(self) -> None:
         """End the threads."""
         self.messenger.pool.shutdown(wait=True)
+        self.leases.write_behind.flush(5.0)
 
 
 def failed_url(url: str, *, attempts: int = 1, **fields: Any) -> TokenSocialURL:

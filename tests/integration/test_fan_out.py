@@ -85,6 +85,7 @@ def place(redis: Redis) -> Iterator[Workplace]:
     found = Workplace(redis)
     yield found
     found.pool.shutdown(wait=True)
+    found.leases.write_behind.flush(5.0)
 
 
 def done(_: Assignment) -> dict[str, object]:
@@ -202,6 +203,7 @@ def test_nothing_of_the_events_is_left(place: Workplace) -> None:
     place.run(targets(3), place.work(done))
     assert place.redis.exists("converge:job:job-1:events") == 0
     place.desk.finish(Assignment(job_id="job-1", target="late", start_before_ms=0), {"outcome": "recorded"})
+    place.desk.leave()
     assert place.redis.ttl("converge:job:job-1:events") > 0
 
 
@@ -210,6 +212,7 @@ def test_all_events_that_are_there_are_taken_in_one_round_trip(place: Workplace)
 
     def send(_: Target, assignment: Assignment) -> None:
         place.desk.run(assignment, lambda: done(assignment))
+        place.leases.write_behind.flush(5.0)
 
     def asked() -> int:
         stats = place.redis.info("commandstats")

@@ -29,6 +29,7 @@ from workers.errors import FetchFailed
 from workers.http.retry import PERMIT_WAIT_MAX_S
 from workers.settings import Settings
 from workers.source_limits import SourceLimit, limits_by_source
+from workers.write_behind import WriteBehind
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class SourceLimiter:
 
     `domain_of` names the registrable domain of a host, or None when it has none. `accounts` tells, by source,
     on whose account calls are made. `grace_s` is how much longer than its call a place among the open ones is
-    kept for somebody who does not give it back.
+    kept for somebody who does not give it back. With `write_behind` nobody waits for the giving back.
     """
 
     def __init__(
@@ -139,8 +140,10 @@ class SourceLimiter:
         domain_of: Callable[[str], str | None],
         accounts: Mapping[str, str] = _NOBODY,
         grace_s: float = GRACE_S,
+        write_behind: WriteBehind | None = None,
     ) -> None:
         self._redis = redis
+        self._write_behind = write_behind
         self._limits = limits
         self._domain_of = domain_of
         self._accounts = accounts
@@ -149,10 +152,19 @@ class SourceLimiter:
         self._pause_script = redis.register_script(_PAUSE)
 
     @classmethod
-    def of(cls, settings: Settings, redis: Redis, *, domain_of: Callable[[str], str | None]) -> SourceLimiter:
+    def of(
+        cls,
+        settings: Settings,
+        redis: Redis,
+        *,
+        domain_of: Callable[[str], str | None],
+        write_behind: WriteBehind | None = None,
+    ) -> SourceLimiter:
         """The limiter that the settings describe."""
         limits = limits_by_source(settings.source_limits, has_github_token=settings.github_token is not None)
-        return cls(redis, limits, domain_of=domain_of, accounts=accounts_of(settings))
+        return cls(
+            redis, limits, domain_of=domain_of, accounts=accounts_of(settings), write_behind=write_behind
+        )
 
     @contextmanager
     def permit(
@@ -160,9 +172,9 @@ class SourceLimiter:
     ) -> Iterator[None]:
         """Hold a permit to ask `url` of `source` for the body, which must end within `open_s` seconds.
 
-        One command to Redis, and one more afterwards where open calls are bounded; none for a source without
-        a limit. Who dies with a permit blocks a place among the open calls until `open_s` and a grace have
-        passed.
+        One command to Redis, and where open calls are bounded one more afterwards, which nobody waits for;
+        none for a source without a limit. Who dies with a permit blocks a place among the open calls until
+        `open_s` and a grace have passed.
 
         Raises `FetchFailed` with reason `rate_limited` when there is no permit within `wait_max_s` and the
         budget (`retry_in_s` says when there may be one, None when that cannot be told) and
@@ -218,10 +230,18 @@ class SourceLimiter:
     def _give_back(self, place: _Place, owner: str) -> None:
         if place.limit.open_max is None:
             return
+
+        def done(is_carried_out: bool) -> None:
+            if not is_carried_out:
+                log.warning("a permit is left to expiry", extra={"source": place.name})
+
+        if self._write_behind is not None:
+            self._write_behind.add(("ZREM", place.open_key, owner), done=done)
+            return
         try:
             self._redis.zrem(place.open_key, owner)
-        except STORE_AWAY as exc:
-            log.warning("a permit is left to expiry", extra={"source": place.name, "error": repr(exc)})
+        except STORE_AWAY:
+            done(False)
 
     def _place_of(self, source: str, url: str) -> _Place:
         # A source without a row is a mistake of ours, and must not go unnoticed as one without a limit.

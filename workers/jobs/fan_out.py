@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 1
 EVENTS_TTL_S = 3600
+LEAVE_MAX_S = 5.0
 
 # KEYS: the target's mark, the events, the job's heartbeat, the mark that the job lets nobody start any more.
 # ARGV: last moment to start (unix ms of the server's clock, so that clocks of hosts do not matter), the
@@ -98,6 +99,7 @@ class MemberDesk:
         self._redis = redis
         self._queue = queue
         self._leases = leases
+        self._write_behind = leases.write_behind
         self._process_ttl_ms = process_ttl_ms
         self._start = redis.register_script(_START)
         self._process = f"{os.getpid()}-{secrets.token_hex(6)}"
@@ -136,23 +138,30 @@ class MemberDesk:
         return verdict == 1
 
     def finish(self, assignment: Assignment, outcome: Mapping[str, object]) -> None:
-        """Send the outcome. When Redis is away the job reports the target as lost; the work is done."""
+        """Send the outcome, behind the release of the leases under which the work was done.
+
+        Who learns of it may thus hand out the next target of the same group. When Redis is away the job
+        reports the target as lost; the work is done.
+        """
         event = json.dumps({"target": assignment.target, "outcome": outcome})
         events_key = _events_key(assignment.job_id)
-        try:
-            with self._redis.pipeline() as pipe:
-                pipe.rpush(events_key, event)
-                pipe.expire(events_key, EVENTS_TTL_S)
-                # Under load a canary waits in line; the work itself shows as well that tasks run.
-                pipe.set(seen_key(self._queue), "1", ex=ALIVE_TTL_S)
-                pipe.execute()
-        except RedisError:
-            log.warning(
-                "outcome not delivered", extra={"job": assignment.job_id, "target": assignment.target}
-            )
+
+        def done(is_carried_out: bool) -> None:
+            if not is_carried_out:
+                facts = {"job": assignment.job_id, "target": assignment.target}
+                log.warning("outcome not delivered", extra=facts)
+
+        self._write_behind.add(
+            ("RPUSH", events_key, event),
+            ("EXPIRE", events_key, EVENTS_TTL_S),
+            # Under load a canary waits in line; the work itself shows as well that tasks run.
+            ("SET", seen_key(self._queue), "1", "EX", ALIVE_TTL_S),
+            done=done,
+        )
 
     def leave(self) -> None:
-        """Give the presence back when the process ends."""
+        """Send what is waiting, and give the presence back, when the process ends."""
+        self._write_behind.flush(LEAVE_MAX_S)
         with self._guard:
             if self._presence is not None:
                 self._leases.release(self._presence)

@@ -204,7 +204,9 @@ class URLRetrier:
         budget = Budget.of(self._clock, self._limits.budget_s)
         try:
             with self._leases.hold(
-                token_lease(candidate.address), ttl_ms=self._limits.token_lease_ttl_ms
+                token_lease(candidate.address),
+                ttl_ms=self._limits.token_lease_ttl_ms,
+                is_released_behind=True,
             ) as lease:
                 return self._retry_alone(candidate, job_id, lease, budget)
         except Busy:

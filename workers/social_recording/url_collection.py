@@ -132,7 +132,10 @@ class URLCollector:
         calls = CallCounter()
         try:
             with self._leases.hold(
-                url_lease(order.url), ttl_ms=URL_LEASE_TTL_MS, wait_s=self._limits.url_lease_wait_s
+                url_lease(order.url),
+                ttl_ms=URL_LEASE_TTL_MS,
+                wait_s=self._limits.url_lease_wait_s,
+                is_released_behind=True,
             ):
                 context = FetchContext(
                     budget=budget,
