@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -27,6 +28,7 @@ OWN_PREFIX = "SOCIAL_RECORD_"
 FOREIGN_NAMES = frozenset({"GITLAB_TOKEN", "GITLAB_BASE_URL"})
 # In a short name two letters are enough to make it another word.
 SHORT_NAME_MAX = 9
+SLIPS_MAX = 2
 
 
 class SettingsError(Exception):
@@ -311,11 +313,21 @@ def _name_problem(name: str) -> str | None:
     known = [field.upper() for field in Settings.model_fields]
     if name in known or name in FOREIGN_NAMES:
         return None
-    meant = min(known, key=lambda setting: _slips(name, setting))
-    slips_max = 1 if min(len(name), len(meant)) <= SHORT_NAME_MAX else 2
-    if _slips(name, meant) <= slips_max:
+    # Every process asks this about every variable at its start, so what is far off is not measured.
+    similar = [setting for setting in known if _may_be_slip(name, setting)]
+    meant = min(similar, key=lambda setting: _slips(name, setting), default="")
+    slips_max = 1 if min(len(name), len(meant)) <= SHORT_NAME_MAX else SLIPS_MAX
+    if meant and _slips(name, meant) <= slips_max:
         return f"{name}: unknown setting, probably {meant} is meant"
     return f"{name}: unknown setting" if name.startswith(OWN_PREFIX) else None
+
+
+def _may_be_slip(written: str, meant: str) -> bool:
+    """Whether the letters alone allow for so few slips: each one adds, removes or replaces one letter."""
+    if abs(len(written) - len(meant)) > SLIPS_MAX:
+        return False
+    letters, other_letters = Counter(written), Counter(meant)
+    return max((letters - other_letters).total(), (other_letters - letters).total()) <= SLIPS_MAX
 
 
 def _slips(written: str, meant: str) -> int:
