@@ -20,7 +20,7 @@ __all__ = ["campaigns", "fundings", "graph", "jobs", "overview", "register", "ur
 def register(app: Flask, access: JobAccess) -> None:
     """Put the console into the app: its cookie, its guard, its pages. Opens no connection."""
     sign_in.prepare(app, access.settings)
-    long_looks.prepare(app)
+    long_looks.prepare(app, access)
     overview.prepare(app, access)
     wording.register(app)
     app.register_blueprint(blueprint)

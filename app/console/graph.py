@@ -22,8 +22,6 @@ def list_tokens() -> Response:
     before = request.args.get("before") or None
     overview = this_process().access.overview
     seen = list_seen(("tokens", before), lambda: overview.newest_tokens(TOKENS_PER_PAGE, before=before))
-    if seen is None:
-        overview.ping()
     tokens, following = seen.value if seen else ((), None)
     return page(
         "tokens_list.html" if is_fragment() else "tokens.html",

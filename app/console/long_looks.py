@@ -15,13 +15,19 @@ from flask import Flask, current_app, g
 
 from workers.clock import Clock
 from workers.latest_look import LatestLook, Seen
+from workers.services import JobAccess
 
 WAIT_S = 0.1
 LISTS_MAX = 64
 GOOD_FOR_S = 1.0
 # A list that took long is good for so many times as long: turning pages must not keep a store busy.
 REST = 5.0
+# How long a sign of life of the store is good for, and how long the first one is waited for: longer than the
+# two seconds after which a store that is away is known to be.
+ALIVE_FOR_S = 5.0
+FIRST_SIGN_WAIT_S = 2.5
 _LISTS = "converge.console.lists"
+_SIGN_OF_LIFE = "converge.console.sign_of_life"
 
 T = TypeVar("T")
 
@@ -46,18 +52,40 @@ class ListsSeen:
             return found
 
 
-def prepare(app: Flask) -> None:
-    """Give the app its memory of lists; asks nobody."""
+class SignOfLife:
+    """Whether the store answers at all. Only who asks first waits: a busy store is slow with this, too."""
+
+    def __init__(self, ping: Callable[[], None], clock: Clock) -> None:
+        self._look = LatestLook(ping, clock, good_for_s=ALIVE_FOR_S)
+
+    def expect(self) -> None:
+        """Raise what the last ping raised."""
+        if self._look.latest(wait_s=0) is None:
+            self._look.latest(wait_s=FIRST_SIGN_WAIT_S)
+
+
+def prepare(app: Flask, access: JobAccess) -> None:
+    """Give the app its memory of lists and of the store's last sign of life; asks nobody."""
     app.extensions[_LISTS] = ListsSeen(Clock())
+    app.extensions[_SIGN_OF_LIFE] = SignOfLife(access.overview.ping, Clock())
 
 
 def list_seen(key: tuple[object, ...], look: Callable[[], T]) -> Seen[T] | None:
     """The list, if it is known within what is left of `WAIT_S`; None while it is looked at the first time.
 
-    Raises what the look raised.
+    Raises what the look raised, and `RetryableError` when the store is away.
     """
     lists: ListsSeen = current_app.extensions[_LISTS]
-    return lists.of(key, look).latest(wait_s=time_left_s())
+    seen = lists.of(key, look).latest(wait_s=time_left_s())
+    if seen is None:
+        expect_sign_of_life()
+    return seen
+
+
+def expect_sign_of_life() -> None:
+    """Raise `RetryableError` when the store gave none: it is away, and not just slow."""
+    sign: SignOfLife = current_app.extensions[_SIGN_OF_LIFE]
+    sign.expect()
 
 
 def time_left_s() -> float:

@@ -17,7 +17,7 @@ from app.console.blueprint import blueprint, page, status_and_code
 from app.console.history_charts import HOURS, chart_of_calls, chart_of_jobs, chart_of_paid_calls
 from app.console.job_history import without_rows
 from app.console.jobs import available_forms, headline, recent_jobs
-from app.console.long_looks import time_left_s
+from app.console.long_looks import expect_sign_of_life, time_left_s
 from app.console.upcoming import Upcoming, upcoming
 from app.process import this_process
 from celeryconfig import SCHEDULE
@@ -135,14 +135,14 @@ def _next() -> dict[str, Any]:
         "next_runs": _next_runs(),
         "schedule_is_on": settings.schedule_is_on,
         "retry_limit": settings.social_record_retry_limit,
-        "forecast": _seen(lambda: overview.forecast(wait_s=time_left_s()), overview.ping),
+        "forecast": _seen(lambda: overview.forecast(wait_s=time_left_s()), in_graph=True),
     }
 
 
 def _urls() -> dict[str, Any]:
     """Where the URLs stand, and why those that are not ok are not."""
     overview = this_process().access.overview
-    counts = _seen(lambda: overview.counts(wait_s=time_left_s()), overview.ping)
+    counts = _seen(lambda: overview.counts(wait_s=time_left_s()), in_graph=True)
     return {
         "counts": counts,
         "matrix": _matrix_of(counts),
@@ -194,11 +194,11 @@ def _part_of(look: Callable[[], T]) -> Part[T]:
         return Part(problem=str(exc))
 
 
-def _seen(look: Callable[[], Seen[T] | None], ping: Callable[[], None] | None = None) -> Part[T]:
-    """The part as it was seen last; while nothing is known, `ping` tells an absent store from a slow one."""
+def _seen(look: Callable[[], Seen[T] | None], *, in_graph: bool = False) -> Part[T]:
+    """The part as it was seen last. While nothing is known, the graph's store has to show that it lives."""
     part = _part_of(look)
-    if part.value is None and not part.problem and ping is not None:
-        part = Part(problem=_part_of(ping).problem)
+    if part.value is None and not part.problem and in_graph:
+        part = Part(problem=_part_of(expect_sign_of_life).problem)
     return Part(
         value=part.value.value if part.value else None,
         at=part.value.at if part.value else None,

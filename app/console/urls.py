@@ -32,8 +32,6 @@ def list_urls() -> Response:
             status, platform=platform, reason=reason, limit=URLS_PER_PAGE, after=place
         ),
     )
-    if seen is None:
-        overview.ping()
     asked: dict[str, Any] = {
         "status": status.value,
         "platform": platform and platform.value,
