@@ -17,7 +17,7 @@ from workers.clock import Clock
 from workers.latest_look import LatestLook, Seen
 from workers.services import JobAccess
 
-WAIT_S = 0.1
+WAIT_S = 0.05
 LISTS_MAX = 64
 GOOD_FOR_S = 1.0
 # A list that took long is good for so many times as long: turning pages must not keep a store busy.

@@ -36,8 +36,6 @@ COUNTS_GOOD_FOR_S = 30.0
 FORECAST_GOOD_FOR_S = 60.0
 # How long a store may take for a look at everything; nobody waits for it.
 LOOK_TIMEOUT_S = 180.0
-# And for a list; nobody waits for this either.
-LIST_TIMEOUT_S = 30.0
 # Counting keeps a store busy for a sixth of the time at most.
 REST = 5.0
 # So many URLs are routed for a forecast; routing this many takes a second or two of a processor.
@@ -246,7 +244,7 @@ class Overview:
         hosts = None if platform is None else hosts_of(platform)
         wanted = URLFilter(status=status, hosts=hosts, reason=reason)
         list_page = self._survey.list_waiting if status in RETRYABLE_STATUSES else self._survey.list_by_token
-        with self._listing, self._time(LIST_TIMEOUT_S):
+        with self._listing, self._time(LOOK_TIMEOUT_S):
             page: URLPage = list_page(wanted, limit=limit, after=after)
         return URLList(rows=tuple(map(self._listed, page.rows)), next_from=page.next_from)
 
@@ -256,7 +254,7 @@ class Overview:
         Raises `InvalidInput` for a `before` that is none.
         """
         place = None if before is None else _token_place(before)
-        with self._listing, self._time(LIST_TIMEOUT_S):
+        with self._listing, self._time(LOOK_TIMEOUT_S):
             found = self._survey.newest_tokens(limit + 1, now=self._clock.now(), before=place)
         page = found[:limit]
         if len(found) <= limit:
