@@ -29,7 +29,7 @@ from workers.funding.vocabulary import BlockReason
 from workers.jobs.record import JobRecord, JobState, JobStore
 from workers.leases import KEY_PREFIX as LEASE_PREFIX
 from workers.mongo import MongoDatabase
-from workers.social_recording.stream_pulse import stream_counts
+from workers.social_recording.stream_pulse import live_consumers, stream_counts
 from workers.telemetry_table import lease_family
 
 JOBS_MAX = 500
@@ -110,6 +110,15 @@ class VitalSigns:
         """How many messages of the live stream met which fate, since ever."""
         with _reachable("the counts of the stream"):
             return stream_counts(self._redis)
+
+    def stream_consumers(self) -> tuple[int, int]:
+        """How many consumers of the stream are alive, and how many messages they saw waiting in its queue.
+
+        All consumers see the same queue, each a few seconds ago; the largest number is taken.
+        """
+        with _reachable("the pulse of the stream"):
+            consumers = live_consumers(self._redis)
+        return len(consumers), max((each.waiting for each in consumers), default=0)
 
     def ping_mongodb(self) -> bool:
         """Whether MongoDB answers; it never says no, it raises."""

@@ -71,6 +71,14 @@ QUEUES = GaugeSpec(
 LEASES_HELD = GaugeSpec(
     name="converge_leases_held", meaning="Leases that are held, by what they are for", labels=("family",)
 )
+STREAM_CONSUMERS = GaugeSpec(
+    name="converge_stream_consumers", meaning="Consumers of the live stream that are alive", labels=()
+)
+STREAM_WAITING = GaugeSpec(
+    name="converge_stream_waiting_messages",
+    meaning="Messages that wait in the queue of the live stream, as its consumers saw it a few seconds ago",
+    labels=(),
+)
 URLS = GaugeSpec(
     name="converge_urls", meaning="Links of tokens, by platform and status", labels=("platform", "status")
 )
@@ -97,6 +105,8 @@ GAUGES = (
     JOBS,
     QUEUES,
     LEASES_HELD,
+    STREAM_CONSUMERS,
+    STREAM_WAITING,
     URLS,
     URLS_AGE,
     FUNDING_DRIFT,
@@ -182,6 +192,7 @@ class SystemCollector(Collector):
         self._add(vitals.ping_mongodb, _nothing, good_for_s=MINDED_AT_ONCE_S, shows="mongodb")
         self._add(vitals.jobs, _jobs, good_for_s=MINDED_AT_ONCE_S)
         self._add(vitals.stream_messages, _stream, good_for_s=MINDED_AT_ONCE_S)
+        self._add(vitals.stream_consumers, _stream_queue, good_for_s=MINDED_AT_ONCE_S)
         self._add(vitals.leases_held, _leases, good_for_s=MINDED_SELDOM_S)
         if access.funding.is_configured:
             ping = _truthful(access.funding.ping)
@@ -285,6 +296,16 @@ def _leases(held: Mapping[str, int]) -> Iterator[Metric]:
     for name in sorted(LEASE_FAMILY.values):
         family.add_metric([name], held.get(name, 0))
     yield family
+
+
+def _stream_queue(seen: tuple[int, int]) -> Iterator[Metric]:
+    """Without a consumer nobody has seen the queue, so nothing is said about it."""
+    consumers, waiting = seen
+    for spec, number in ((STREAM_CONSUMERS, consumers), (STREAM_WAITING, waiting)):
+        if spec is STREAM_CONSUMERS or consumers:
+            family = _gauge(spec)
+            family.add_metric([], number)
+            yield family
 
 
 def _stream(fates: Mapping[str, int]) -> Iterator[Metric]:

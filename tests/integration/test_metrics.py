@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from workers.services import open_job_access
 from workers.settings import Settings
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
 from workers.social_graph.vocabulary import FetchStatus
+from workers.social_recording.stream_pulse import StreamPulse
 from workers.telemetry import Meter, MeterWriter
 from workers.telemetry_table import CALLS, COUNTERS, HISTOGRAMS, OTHER, PERMIT_WAITS
 
@@ -102,6 +104,19 @@ def test_every_name_is_one_of_the_table_and_says_what_it_is(client: FlaskClient)
         assert family.documentation
     counters = {family.name for family in found.values() if family.type == "counter"}
     assert counters == {*(spec.name for spec in COUNTERS), STREAM_MESSAGES}
+
+
+def test_the_queue_of_the_stream_is_told_as_its_consumers_saw_it(settings: Settings, store: Redis) -> None:
+    """Without one nobody has seen the queue, which is something else than an empty one."""
+    with scraping(settings) as client:
+        found = scrape(client)
+        assert value(found, "converge_stream_consumers") == 0
+        assert value(found, "converge_stream_waiting_messages") is None
+    StreamPulse(store, Clock()).beat(Counter(), waiting=7, held=2)
+    with scraping(settings) as client:
+        found = scrape(client)
+        assert value(found, "converge_stream_consumers") == 1
+        assert value(found, "converge_stream_waiting_messages") == 7
 
 
 def test_a_worst_case_of_all_series_stays_small_and_quick(store: Redis, client: FlaskClient) -> None:

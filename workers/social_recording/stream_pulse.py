@@ -79,9 +79,9 @@ def host_name() -> str:
     return socket.gethostname()
 
 
-def live_consumers(redis: Redis, host: str) -> list[LiveConsumer]:
-    """The living consumers on a host. Raises `RedisError`."""
-    prefix = f"{ALIVE_KEY}{host}:"
+def live_consumers(redis: Redis, host: str | None = None) -> list[LiveConsumer]:
+    """The living consumers on a host, on all of them without one. Raises `RedisError`."""
+    prefix = ALIVE_KEY if host is None else f"{ALIVE_KEY}{host}:"
     keys = sorted(key.decode() for key in redis.scan_iter(f"{prefix}*", count=1000))
     found = []
     for key, raw in zip(keys, redis.mget(keys) if keys else (), strict=True):
