@@ -60,7 +60,7 @@ SENTENCES: Mapping[Rule, str] = {
 }
 # Why a URL is not ok, where nobody was asked and so nobody gave a reason.
 UNASKED: Mapping[FetchStatus, str] = {
-    FetchStatus.SKIPPED_PAID: "only a paid source knows it",
+    FetchStatus.SKIPPED_PAID: "needs a paid source",
     FetchStatus.UNSUPPORTED: "there is no source for it yet",
 }
 # A sign beside the word, so that nobody has to tell colours apart. Tones are classes of the style sheet.

@@ -435,7 +435,7 @@ def test_the_first_page_says_that_urls_wait_for_paid_calls_and_leads_to_them(
             response = visitor.get("/console")
             page = HTMLParser(response.text)
             reasons = [" ".join(node.text().split()) for node in page.css(".reasons li")]
-            assert reasons == ["2 only a paid source knows it X, skipped_paid", "1 timeout Telegram, error"]
+            assert reasons == ["2 needs a paid source X, skipped_paid", "1 timeout Telegram, error"]
             assert ("SOCIAL_RECORD_ENABLE_PAID" in text_of(response)) is not is_on
             down = page.css_first(".reasons a").attributes["href"]
             assert "https://x.com/harbor_two" in text_of(visitor.get(str(down)))
