@@ -50,6 +50,7 @@ broker_transport_options = {
     "sep": ":",
     "queue_order_strategy": "priority",
 }
+worker_consumer = "workers.celery_parts:SparingConsumer"
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_channel_error_retry = True

@@ -8,6 +8,7 @@ from typing import Any
 from celery import Celery, Task, signals
 from celery.backends.redis import RedisBackend
 from celery.exceptions import Ignore
+from kombu.transport import TRANSPORT_ALIASES
 
 from workers import logs
 from workers.jobs.run import SecondDelivery
@@ -20,6 +21,10 @@ TASK_MODULES = (
     "workers.solana_backfill.tasks",
     "workers.funding.tasks",
 )
+
+# By the scheme of the URL and not by `broker_transport`, which would also change how the broker is called in
+# logs and in the dashboard.
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "workers.celery_parts:Transport"
 
 
 class GuardedTask(Task[..., Any]):
