@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import uuid
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ PLAIN_SETTINGS: dict[str, Any] = {
     "tracker_api_key": "tracker-key",
     "social_record_af_group_ids": ("1", "2"),
 }
+
+# A script's background commands ignore Ctrl-C, and so would everything that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class FakeClock(Clock):

@@ -537,14 +537,14 @@ def test_ctrl_c_and_sigterm_stop_the_stack_in_good_order(tmp_path: Path, number:
     parent = python(code, tmp_path, cwd=CHECKOUT, start_deadline_s=60.0)
     parent.start()
     pids = [int(word) for word in parent.log_file.read_text().split()[:2]]
-
-    os.killpg(parent.pid, number)
-
-    assert poll(lambda: not parent.running, 30.0)
-    assert parent.logged("running True True")
-    assert parent.logged("folders []")
-    assert not any(alive(pid) for pid in pids)
-    parent.stop()
+    try:
+        os.killpg(parent.pid, number)
+        assert poll(lambda: not parent.running, 30.0)
+        assert parent.logged("running True True")
+        assert parent.logged("folders []")
+        assert not any(alive(pid) for pid in pids)
+    finally:
+        parent.stop()
 
 
 def test_waiting_ends_with_the_name_of_a_process_that_has_died(tmp_path: Path) -> None:
