@@ -51,14 +51,15 @@ redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', now_us - 
 return false
 """
 )
-# KEYS: record. ARGV: who starts it. Returns 1 for the first start of a job that has a record, still waits and
-# was not cancelled; else 0.
+# KEYS: record. ARGV: who starts it, or '' to look without starting. Returns 1 for the first start of a job
+# that has a record, still waits and was not cancelled; else 0.
 _BEGIN = (
     _NOW
     + """
 local record = redis.call('HMGET', KEYS[1], 'expires_ms', 'cancel_requested_ms', 'started_by')
 if record[3] then return record[3] == ARGV[1] and 1 or 0 end
 if not record[1] or record[2] or now_ms > tonumber(record[1]) then return 0 end
+if ARGV[1] == '' then return 1 end
 redis.call('HSET', KEYS[1], 'started_ms', now_ms, 'started_by', ARGV[1])
 return 1
 """
@@ -208,6 +209,11 @@ class JobStore:
                 self._redis.zrevrangebyscore(INDEX_KEY, upper, "-inf", start=0, num=limit, withscores=True),
             )
         return [(member.decode(), int(place)) for member, place in rows]
+
+    def is_waiting(self, job_id: str) -> bool:
+        """Whether `begin` would start the job now; see there. Changes nothing."""
+        with _reachable():
+            return bool(self._begin(keys=[KEY_PREFIX + job_id], args=[""]))
 
     def begin(self, job_id: str, starter: str) -> bool:
         """Note the start by `starter`, a name that nobody else uses.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 from pydantic import ValidationError
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
@@ -35,6 +36,8 @@ from workers.logs import about
 from workers.telemetry import Meter
 
 log = logging.getLogger(__name__)
+
+AnswerT = TypeVar("AnswerT")
 
 LOOK_EVERY_S = 0.25
 FINISH_TRIES = 5
@@ -203,7 +206,7 @@ class JobRunner:
         outcome = JobState.FAILED
         meta: Mapping[str, object] = {}
         try:
-            record = self._read(job_id)
+            record = self._ask(lambda: self._store.get(job_id))
             if record is None:
                 raise SecondDelivery(f"the record of job {job_id} is gone")
             body = _parse(kind, request)
@@ -226,6 +229,10 @@ class JobRunner:
 
     def _take_up(self, job_id: str) -> Lease:
         """Take the heartbeat, then note the start: a job that has started is never seen without one."""
+        unwanted = SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
+        # Whoever comes back after a long time finds thousands of these in the queue; a look makes them cheap.
+        if not self._ask(lambda: self._store.is_waiting(job_id)):
+            raise unwanted
         try:
             heartbeat = self._leases.acquire(alive_lease(job_id), ttl_ms=self._heartbeat_ttl_ms, owner=job_id)
         except Busy as exc:
@@ -233,18 +240,19 @@ class JobRunner:
         except LockUnavailable as exc:
             raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
         try:
-            is_first = self._store.begin(job_id, heartbeat.owner)
-        except BrokerUnavailable as exc:
+            is_first = self._ask(lambda: self._store.begin(job_id, heartbeat.owner))
+        except JobFailed:
             self._leases.release(heartbeat)
-            raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
+            raise
         if not is_first:
             self._leases.release(heartbeat)
-            raise SecondDelivery(f"the job {job_id} has started before or is not wanted any more")
+            raise unwanted
         return heartbeat
 
-    def _read(self, job_id: str) -> JobRecord | None:
+    def _ask(self, question: Callable[[], AnswerT]) -> AnswerT:
+        """The store's answer. Raises `JobFailed` when there is none."""
         try:
-            return self._store.get(job_id)
+            return question()
         except BrokerUnavailable as exc:
             raise JobFailed.because("LOCK_UNAVAILABLE", str(exc)) from exc
 
