@@ -1,4 +1,4 @@
-"""One stack for the tests of a module: they post jobs as a caller does, and real processes do them."""
+"""One stack for all tests that want no other: they post jobs as a caller does, and real processes do them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     with Stack(parts=PARTS, workers=2, worker_threads=12, environ=QUICK) as stack:
         yield stack
