@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 LAUNCHER = Path(__file__).with_name("die_with_parent.py")
 LOG_LINES_SHOWN = 40
@@ -47,6 +47,26 @@ class Owner(NamedTuple):
     gid: int
 
 
+class Child(Protocol):
+    """A child of this process that nobody has waited for."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def wait(self) -> int:
+        """Reap it when it has ended."""
+
+
+class Spawn(Protocol):
+    """How a child comes into being: in a session of its own, writing to `log`, and dying with us."""
+
+    def __call__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: int, owner: Owner | None
+    ) -> Child:
+        """Start it. Raises `OSError`."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """A living process; `started` tells it from a later one with the same pid, so these two say who it is."""
@@ -67,6 +87,27 @@ def poll(check: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.0
     return True
 
 
+def _spawn(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: int, owner: Owner | None
+) -> subprocess.Popen[bytes]:
+    """Start `argv` in a session of its own, so that Ctrl-C in our terminal does not reach it."""
+    identity = f"{owner.uid}:{owner.gid}" if owner else "-"
+    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), identity]
+
+    def fork() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*launcher, *argv],
+            env=dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+    return _spawner.submit(fork).result()
+
+
 @dataclass(kw_only=True)
 class ManagedProcess:
     """One child process; may be started again after it was stopped.
@@ -85,7 +126,8 @@ class ManagedProcess:
     stop_wait_s: float = 10.0
     stop_signal: signal.Signals = signal.SIGTERM
     owner: Owner | None = None
-    _child: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+    spawn: Spawn = _spawn
+    _child: Child | None = field(default=None, init=False, repr=False)
     _log_start: int = field(default=0, init=False, repr=False)
 
     @property
@@ -117,7 +159,7 @@ class ManagedProcess:
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             try:
-                self._child = _spawn(
+                self._child = self.spawn(
                     self.argv, env=self.env, cwd=self.cwd, log=log.fileno(), owner=self.owner
                 )
             except OSError as exc:
@@ -233,27 +275,6 @@ def run_to_end(
         # A command is never "ready"; it has done its work when it has ended well.
         if exc.status != 0:
             raise
-
-
-def _spawn(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: int, owner: Owner | None
-) -> subprocess.Popen[bytes]:
-    """Start `argv` in a session of its own, so that Ctrl-C in our terminal does not reach it."""
-    identity = f"{owner.uid}:{owner.gid}" if owner else "-"
-    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), identity]
-
-    def fork() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*launcher, *argv],
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-
-    return _spawner.submit(fork).result()
 
 
 def _tail(log_file: Path, start: int) -> str:
