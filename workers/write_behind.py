@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 # So many go out at once; a worker that has more waiting sends them in a few turns.
 BATCH_MAX = 200
 IDLE_S = 60.0
+# How long the first that waits is held for others to go with it: a task hands in the lease of its URL, that
+# of its token and its outcome within a few milliseconds.
+LINGER_S = 0.02
 
 Command = Sequence[str | int | bytes]
 
@@ -44,6 +47,7 @@ class WriteBehind:
         self._waiting: list[_Entry] = []
         self._handed_in = 0
         self._ended = 0
+        self._in_a_hurry = 0
         self._sender: threading.Thread | None = None
 
     def add(self, *commands: Command, done: Callable[[bool], None] = lambda _: None) -> None:
@@ -62,12 +66,19 @@ class WriteBehind:
         """Wait until all that was handed in before has been sent or given up; False when time ran out."""
         with self._guard:
             last = self._handed_in
-            return self._guard.wait_for(lambda: self._ended >= last, timeout_s)
+            self._in_a_hurry += 1
+            self._guard.notify_all()
+            try:
+                return self._guard.wait_for(lambda: self._ended >= last, timeout_s)
+            finally:
+                self._in_a_hurry -= 1
 
     def send_what_waits(self) -> None:
         """Wait a while for something to send, and send it."""
         with self._guard:
-            self._guard.wait_for(lambda: self._waiting, IDLE_S)
+            if self._guard.wait_for(lambda: self._waiting, IDLE_S):
+                is_full = lambda: self._in_a_hurry or len(self._waiting) >= BATCH_MAX  # noqa: E731
+                self._guard.wait_for(is_full, LINGER_S)
             batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
         try:
             self._send(batch)

@@ -10,6 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -89,6 +90,9 @@ class ThreadMessenger:
     def __init__(self, place: RecordingPlace) -> None:
         self._place = place
         self.pool = ThreadPoolExecutor(8)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish_member(self, *, task: str, arguments: Mapping[str, Any], queue: str) -> None:
         assert queue == "records"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -52,6 +53,9 @@ class ThreadMessenger:
         self.pool = ThreadPoolExecutor(16)
         self.dying: set[str] = set()
         self.published: list[str] = []
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish_member(self, *, task: str, arguments: Mapping[str, Any], queue: str) -> None:
         assert (task, queue) == (RECONCILE_PROPERTY_TASK, "records")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -282,6 +282,10 @@ class NotingLeases(LeaseStore):
         super().release(lease)
         self._events.append(f"give back {lease.name.partition(':')[0]}")
 
+    def release_behind(self, lease: Lease) -> None:
+        super().release_behind(lease)
+        self._events.append(f"give back {lease.name.partition(':')[0]}")
+
 
 class NotingCommands(CommandListener):
     """Notes each write by its collections, in the order in which they are sent."""
@@ -365,6 +369,9 @@ class NotingMessenger(ThreadMessenger):
     def __init__(self, place: RecordingPlace) -> None:
         super().__init__(place)
         self.sent: list[tuple[str, str]] = []
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def publish_member(self, *, task: str, arguments: Mapping[str, Any], queue: str) -> None:
         self.sent.append((task, arguments["assignment"]["target"]))

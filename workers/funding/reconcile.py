@@ -170,7 +170,14 @@ class FundingReconcile:
             raise
 
     def _fan_out(self, job: RunningJob, candidates: Sequence[Candidate]) -> FanOutResult:
-        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
+        fan_out = FanOut(
+            self._redis,
+            job,
+            send=self._send,
+            limits=self._limits,
+            clock=self._clock,
+            together=self._messenger.together,
+        )
         return fan_out.run(candidates)
 
     def _send(self, _: Target, assignment: Assignment) -> None:

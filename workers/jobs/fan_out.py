@@ -17,6 +17,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -34,6 +35,9 @@ from workers.leases import Lease, LeaseStore
 log = logging.getLogger(__name__)
 
 POLL_S = 1
+# With so many targets in work a job lets events gather for a moment.
+GATHER_FROM = 8
+GATHER_S = 0.05
 EVENTS_TTL_S = 3600
 LEAVE_MAX_S = 5.0
 
@@ -221,7 +225,10 @@ class FanOutLimits:
 
 
 class FanOut:
-    """The job side. One instance per run."""
+    """The job side. One instance per run.
+
+    `send` puts one target on its queue; what is sent within `together` may go there at its end.
+    """
 
     def __init__(
         self,
@@ -231,13 +238,16 @@ class FanOut:
         send: Callable[[Target, Assignment], None],
         limits: FanOutLimits,
         clock: Clock,
+        together: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._redis = redis
         self._job = job
         self._send = send
+        self._together = together
         self._limits = limits
         self._clock = clock
         self._in_work: dict[str, _InWork] = {}
+        self._unsure: list[Target] = []
         self._result = FanOutResult()
         self._is_closed = False
 
@@ -287,27 +297,43 @@ class FanOut:
 
     def _hand_out(self, waiting: list[Target], start_before_ms: int) -> list[Target]:
         """Fill the window; return what is still waiting, in order."""
+        chosen, kept = self._choose(waiting)
+        going_out = self._unsure + chosen
+        if not going_out:
+            return kept
+        give_up_at_s = self._clock.monotonic() + max(0.0, self._job.remaining_s) + self._limits.grace_s
+        for target in chosen:
+            self._in_work[target.key] = _InWork(group=target.group, give_up_at_s=give_up_at_s)
+        try:
+            with self._together():
+                for target in going_out:
+                    assignment = Assignment(
+                        job_id=self._job.id, target=target.key, start_before_ms=start_before_ms
+                    )
+                    self._send(target, assignment)
+            self._unsure = []
+        except BrokerUnavailable:
+            # The next turn sends all of them again, until the deadline or the loss of the lease ends the job.
+            # Those that have arrived come twice then, which changes nothing.
+            self._unsure = going_out
+            log.warning("members could not be handed out", extra={"job": self._job.id})
+        return kept
+
+    def _choose(self, waiting: list[Target]) -> tuple[list[Target], list[Target]]:
+        """Which targets go out now, each of a group that is not in work, and which keep waiting, in order."""
         busy_groups = {entry.group for entry in self._in_work.values()}
+        free = self._limits.window - len(self._in_work)
+        chosen: list[Target] = []
         kept: list[Target] = []
         for index, target in enumerate(waiting):
-            if len(self._in_work) >= self._limits.window:
-                return kept + waiting[index:]
+            if len(chosen) >= free:
+                return chosen, kept + waiting[index:]
             if target.group in busy_groups:
                 kept.append(target)
-                continue
-            assignment = Assignment(job_id=self._job.id, target=target.key, start_before_ms=start_before_ms)
-            try:
-                self._send(target, assignment)
-            except BrokerUnavailable:
-                # The next turn tries again, until the deadline or the loss of the lease ends the job.
-                log.warning("a member could not be handed out", extra={"job": self._job.id})
-                return kept + waiting[index:]
-            busy_groups.add(target.group)
-            self._in_work[target.key] = _InWork(
-                group=target.group,
-                give_up_at_s=self._clock.monotonic() + max(0.0, self._job.remaining_s) + self._limits.grace_s,
-            )
-        return kept
+            else:
+                chosen.append(target)
+                busy_groups.add(target.group)
+        return chosen, kept
 
     def _close(self) -> None:
         """Let no more members start, and wait no longer for those that have not started.
@@ -333,6 +359,9 @@ class FanOut:
 
     def _collect(self) -> None:
         """Take in the events that are there, or wait a moment for one; one round trip for all of them."""
+        if len(self._in_work) >= GATHER_FROM:
+            # Others are at work meanwhile, so nothing stands still, and several events share a round trip.
+            self._clock.wait(threading.Event(), GATHER_S)
         try:
             popped = self._redis.blmpop(
                 POLL_S, 1, _events_key(self._job.id), direction="LEFT", count=self._limits.window * 2

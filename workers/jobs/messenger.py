@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from celery import Celery, states
-from kombu.exceptions import OperationalError
+from kombu import Producer
+from kombu.exceptions import BatchPublishError, OperationalError  # type: ignore[attr-defined]
 from redis.exceptions import RedisError
 
 from workers.errors import BrokerUnavailable
 from workers.jobs.service import StoredResult
 
 # What a publish or a read raises when Redis is away. Celery's Redis backend gives up with a RuntimeError.
-AWAY = (OperationalError, RedisError, RuntimeError, OSError)
+AWAY = (OperationalError, RedisError, RuntimeError, OSError, BatchPublishError)
+# So many members go to the broker at once.
+BATCH_MAX = 8
 
 
 class CeleryMessenger:
@@ -18,6 +25,22 @@ class CeleryMessenger:
 
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
+        self._local = threading.local()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let members that are published in the body, by this thread, go to the broker a few at a time.
+
+        Raises `BrokerUnavailable` when it is not certain that all of them have got there; some may have.
+        """
+        try:
+            with self._celery.producer_pool.acquire(block=True) as producer, producer.batch(BATCH_MAX):  # type: ignore[attr-defined]
+                self._local.producer = producer
+                yield
+        except AWAY as exc:
+            raise BrokerUnavailable("the broker did not take all tasks", retry_in_s=5) from exc
+        finally:
+            self._local.producer = None
 
     def publish(self, *, task: str, job_id: str, request: dict[str, object], queue: str) -> None:
         """Put a job on its queue. Raises `BrokerUnavailable` when that is not certain.
@@ -37,8 +60,16 @@ class CeleryMessenger:
 
         On Redis the `priority` 0 is served first, 9 last. Raises `BrokerUnavailable`.
         """
+        producer: Producer | None = getattr(self._local, "producer", None)
         try:
-            self._celery.send_task(task, kwargs=arguments, queue=queue, priority=priority, ignore_result=True)
+            self._celery.send_task(
+                task,
+                kwargs=arguments,
+                queue=queue,
+                priority=priority,
+                ignore_result=True,
+                producer=producer,
+            )
         except AWAY as exc:
             raise BrokerUnavailable("the broker did not take the task", retry_in_s=5) from exc
 

@@ -152,7 +152,14 @@ class Reconcile:
             raise UpstreamFailed("the tracker did not answer in time") from exc
 
     def _fan_out(self, job: RunningJob, batch: Iterable[TrackedToken]) -> FanOutResult:
-        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
+        fan_out = FanOut(
+            self._redis,
+            job,
+            send=self._send,
+            limits=self._limits,
+            clock=self._clock,
+            together=self._messenger.together,
+        )
         return fan_out.run([TokenTarget(key=token.address) for token in batch])
 
     def _send(self, _: Target, assignment: Assignment) -> None:

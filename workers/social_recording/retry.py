@@ -156,7 +156,14 @@ class Retry:
         return lambda candidate: interval.is_due(candidate, now)
 
     def _fan_out(self, job: RunningJob, selection: Selection) -> FanOutResult:
-        fan_out = FanOut(self._redis, job, send=self._send, limits=self._limits, clock=self._clock)
+        fan_out = FanOut(
+            self._redis,
+            job,
+            send=self._send,
+            limits=self._limits,
+            clock=self._clock,
+            together=self._messenger.together,
+        )
         return fan_out.run(selection.targets)
 
     def _send(self, target: Target, assignment: Assignment) -> None:
