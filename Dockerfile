@@ -55,4 +55,4 @@ FROM base AS runtime
 
 COPY --from=build /opt/converge /opt/converge
 EXPOSE 8000
-CMD ["gunicorn", "app.wsgi:app", "-k", "gthread", "-w", "2", "--threads", "8", "--graceful-timeout", "20", "--no-control-socket", "-b", "0.0.0.0:8000"]
+CMD ["gunicorn", "-c", "python:app.serving", "app.wsgi:app", "-b", "0.0.0.0:8000"]

@@ -19,8 +19,8 @@ START_DEADLINE_S = 60.0
 PROBE_TIMEOUT_S = 2.0
 # A worker first finishes what it has begun.
 WORKER_STOP_WAIT_S = 30.0
-API_GRACE_S = 20
-API_STOP_WAIT_S = API_GRACE_S + 5.0
+# Longer than what `app.serving` grants to requests in work.
+API_STOP_WAIT_S = 25.0
 CELERY = (sys.executable, "-m", "celery", "-A", "workers")
 
 
@@ -79,9 +79,7 @@ def stream(env: Mapping[str, str], logs: Path, *, name: str = "stream") -> Manag
 
 def api(env: Mapping[str, str], logs: Path) -> Callable[[int], ManagedProcess]:
     """The API, for a port."""
-    argv = [sys.executable, "-m", "gunicorn", "app.wsgi:app", "-k", "gthread", "-w", "2", "--threads", "8"]
-    # The control socket has one place in the home directory, and two stacks would fight for it.
-    argv += ["--graceful-timeout", str(API_GRACE_S), "--no-control-socket"]
+    argv = [sys.executable, "-m", "gunicorn", "-c", "python:app.serving", "app.wsgi:app"]
     return lambda port: ManagedProcess(
         name="api",
         argv=[*argv, "-b", f"{LOOPBACK}:{port}"],

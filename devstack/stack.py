@@ -1,8 +1,9 @@
 """Everything Converge needs, and Converge itself, on this machine.
 
-Owns the order: stores, sandbox, migration, workers, beat, stream, dashboard, API; and back in reverse. Never
-leaves anything behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is
-taken and, unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
+Owns the order: stores and sandbox; then migration and dashboard; then API, workers, beat and stream. What
+stands together here starts at once; all of it ends in reverse, one after the other. Never leaves anything
+behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is taken and,
+unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
 
     with Stack(parts=STORES + ("sandbox",)) as stack:
         requests.get(stack.sandbox_url + "/_sandbox/calls")
@@ -17,8 +18,10 @@ import secrets
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -162,10 +165,7 @@ class Stack:
     def start_worker(self, *, threads: int | None = None) -> ManagedProcess:
         """Start one more worker; `processes` has it under its name, `worker-1` and so on."""
         number = 1 + sum(name.startswith("worker-") for name in self.processes)
-        process = programs.worker(
-            f"worker-{number}", self.environ, self.logs, threads=threads or self.worker_threads
-        )
-        process.start()
+        process = _started(self._worker(number, threads or self.worker_threads))
         self._add(process)
         return process
 
@@ -195,40 +195,71 @@ class Stack:
             folder / "sandbox", log_file=logs / "sandbox.log", latency_ms=self._sandbox_latency_ms
         )
         servers: tuple[Server, ...] = (self.valkey, self.mongo, self.postgres, self.sandbox)
-        for server in servers:
-            if server.name in self.parts:
-                if not keep:
-                    self._exits.callback(server.remove_data)
-                server.start()
-                self._add(server.process)
+        wanted = [server for server in servers if server.name in self.parts]
+        for server in wanted if not keep else ():
+            self._exits.callback(server.remove_data)
+        self._start_together([_starting(server) for server in wanted])
 
     def _start_programs(self) -> None:
+        """Whatever does work comes after the migration; of the rest, Flower takes longest."""
+        first: list[Callable[[], ManagedProcess | None]] = []
         if "migrate" in self.parts:
-            programs.migrate(self.environ, self.logs)
-        if "worker" in self.parts:
-            for _ in range(self._workers):
-                self.start_worker()
-        if "beat" in self.parts:
-            process = programs.beat(self.environ, self.logs, schedule_file=self.folder / "beat-schedule")
-            process.start()
-            self._add(process)
-        if "stream" in self.parts:
-            process = programs.stream(self.environ, self.logs)
-            process.start()
-            self._add(process)
+            first.append(partial(programs.migrate, self.environ, self.logs))
         if "flower" in self.parts:
             dashboard = programs.flower(
                 self.environ, self.logs, user=FLOWER_USER, password=self.flower_password
             )
-            self._start_on_port("flower", dashboard)
-            # Before the API, whose console links to it.
+            first.append(partial(self._on_port, "flower", dashboard))
+        self._start_together(first)
+        if "flower" in self.parts:
+            # The console links to it.
             self.environ.setdefault("FLOWER_URL", self.flower_url)
-        if "api" in self.parts:
-            self._start_on_port("api", programs.api(self.environ, self.logs))
+        self._start_together(self._at_work())
 
-    def _start_on_port(self, name: str, build: Callable[[int], ManagedProcess]) -> None:
+    def _at_work(self) -> list[Callable[[], ManagedProcess | None]]:
+        """How the processes are started that work on jobs or take them."""
+        starts: list[Callable[[], ManagedProcess | None]] = []
+        if "api" in self.parts:
+            starts.append(partial(self._on_port, "api", programs.api(self.environ, self.logs)))
+        if "worker" in self.parts:
+            numbers = range(1, self._workers + 1)
+            starts += [partial(_started, self._worker(number, self.worker_threads)) for number in numbers]
+        if "beat" in self.parts:
+            beat = programs.beat(self.environ, self.logs, schedule_file=self.folder / "beat-schedule")
+            starts.append(partial(_started, beat))
+        if "stream" in self.parts:
+            starts.append(partial(_started, programs.stream(self.environ, self.logs)))
+        return starts
+
+    def _start_together(self, starts: Sequence[Callable[[], ManagedProcess | None]]) -> None:
+        """Start several at once; when one fails, the others are there to be stopped.
+
+        The threads live as long as the stack: the kernel takes the end of the thread that has started a
+        process for the end of its parent.
+        """
+        if not starts:
+            return
+        threads = ThreadPoolExecutor(len(starts))
+        self._exits.callback(threads.shutdown)
+        futures = [threads.submit(start) for start in starts]
+        try:
+            wait(futures)
+        finally:
+            with _undisturbed():
+                wait(futures)
+            for future in futures:
+                process = None if future.exception() else future.result()
+                if process is not None:
+                    self._add(process)
+        for future in futures:
+            future.result()
+
+    def _worker(self, number: int, threads: int) -> ManagedProcess:
+        return programs.worker(f"worker-{number}", self.environ, self.logs, threads=threads)
+
+    def _on_port(self, name: str, build: Callable[[int], ManagedProcess]) -> ManagedProcess:
         self._ports[name], process = start_on_free_port(build, fixed_port=self._ports[name])
-        self._add(process)
+        return process
 
     def _add(self, process: ManagedProcess) -> None:
         self.processes[process.name] = process
@@ -269,6 +300,19 @@ class Stack:
 
     def _ended(self) -> list[str]:
         return [name for name, process in self.processes.items() if not process.running]
+
+
+def _started(process: ManagedProcess) -> ManagedProcess:
+    process.start()
+    return process
+
+
+def _starting(server: Server) -> Callable[[], ManagedProcess]:
+    def start() -> ManagedProcess:
+        server.start()
+        return server.process
+
+    return start
 
 
 def _forget(folder: Path) -> None:

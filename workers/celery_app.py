@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def create_celery(settings: Callable[[], Settings], *, polls_only: bool = False)
 
     `settings` is called when the configuration is first needed; a `SettingsError` ends the process.
     """
-    celery: Celery[Task[..., Any]] = Celery("converge", include=list(TASK_MODULES), task_cls=GuardedTask)
+    celery: Celery[Task[..., Any]] = Celery("converge", task_cls=GuardedTask)
     celery.config_from_object("celeryconfig")
     celery.add_defaults(lambda: _from_settings(settings))
     celery.steps["worker"].add(ReturnWaitingTasks)
@@ -104,6 +105,13 @@ def _schedule() -> dict[str, object]:
     from celeryconfig import SCHEDULE  # noqa: PLC0415 - a setting of the beat alone
 
     return dict(SCHEDULE)
+
+
+@signals.worker_init.connect
+def _know_the_tasks(**_: object) -> None:
+    """Load the tasks where they run. Beat, Flower and `celery inspect` know them by name and start sooner."""
+    for module in TASK_MODULES:
+        importlib.import_module(module)
 
 
 @signals.setup_logging.connect
