@@ -118,10 +118,11 @@ def test_every_runtime_dependency_is_imported_or_has_a_reason(checkout: Path) ->
         "dependencies"
     ]
     names = {re.split(r"[\[<>=~! ;]", each)[0].lower() for each in declared}
+    distributions = importlib.metadata.packages_distributions()
     used = {
         re.sub(r"[._]", "-", distribution).lower()
         for package in imported_packages(checkout)
-        for distribution in importlib.metadata.packages_distributions().get(package, ())
+        for distribution in distributions.get(package, ())
     }
     assert names - used == NOT_IMPORTED.keys()
 

@@ -21,6 +21,7 @@ from sqlalchemy import text
 from devstack.stack import Stack
 from tests.conftest import make_settings
 from tests.integration.funding_place import Channel, FundingPlace, emptied_engine, open_channel
+from tests.nursery import the_nursery
 from tests.operator import ENDED
 from tests.waiting import wait_until
 from workers.celery_app import create_celery
@@ -84,14 +85,11 @@ class Office:
         return self.job(job_id)
 
     def command(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "workers.cli", *args],
+        return the_nursery().run(
+            (sys.executable, "-m", "workers.cli", *args),
             env={**self.stack.environ, "COLUMNS": "160"},
             cwd=Path(__file__).parents[2],
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
+            timeout_s=90,
         )
 
     def command_json(self, *args: str, code: int = 0) -> Any:

@@ -18,6 +18,7 @@ from devstack.server import plain_environ
 from devstack.stack import FLOWER_USER, Stack
 from tests.conftest import make_settings
 from tests.e2e.conftest import PARTS, QUICK
+from tests.nursery import the_nursery
 from tests.operator import Operator, sites
 from tests.waiting import wait_until
 from workers.celery_app import create_celery
@@ -72,9 +73,9 @@ def stack() -> Iterator[Stack]:
 
 
 def converge(stack: Stack, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line against the stack."""
-    checkout = Path(__file__).parents[2]
-    return run((*PYTHON, "workers.cli", *args), stack.environ, checkout)
+    """Run the command line against the stack. That it starts from nothing is shown by `PROCESSES`."""
+    argv = (*PYTHON, "workers.cli", *args)
+    return the_nursery().run(argv, env={**plain_environ(), **stack.environ}, cwd=Path(__file__).parents[2])
 
 
 def converge_json(stack: Stack, *args: str, code: int = 0) -> Any:

@@ -9,7 +9,6 @@ import pytest
 
 from devstack.stack import Stack
 from tests.faults.crew import Crew
-from tests.faults.nursery import Nursery
 from tests.operator import Operator
 
 # The data are kept, so that a server that was killed comes back with what it had acknowledged.
@@ -43,15 +42,8 @@ def operator(stack: Stack) -> Iterator[Operator]:
     operator.close()
 
 
-@pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
-
-
 @pytest.fixture
-def crew(stack: Stack, operator: Operator, nursery: Nursery) -> Iterator[Crew]:
-    crew = Crew(stack, nursery)
+def crew(stack: Stack, operator: Operator) -> Iterator[Crew]:
+    crew = Crew(stack)
     yield crew
     crew.dismiss()

@@ -13,7 +13,7 @@ from devstack import programs
 from devstack.processes import ManagedProcess
 from devstack.sandbox.tokens import Token
 from devstack.stack import Stack
-from tests.faults.nursery import Nursery
+from tests.nursery import the_nursery
 from tests.operator import Operator
 from tests.waiting import wait_until
 from workers.leases import KEY_PREFIX
@@ -24,9 +24,8 @@ _numbers = itertools.count(1)
 class Crew:
     """The Celery workers of one test, forked from one that has loaded its modules."""
 
-    def __init__(self, stack: Stack, nursery: Nursery) -> None:
+    def __init__(self, stack: Stack) -> None:
         self._stack = stack
-        self._nursery = nursery
         self.environ, self.logs = stack.environ, stack.logs
         self.workers: list[ManagedProcess] = []
 
@@ -40,7 +39,7 @@ class Crew:
         )
         argv = list(worker.argv)
         argv[argv.index("-Q") + 1] = queues
-        worker = replace(worker, argv=argv, spawn=self._nursery.spawn)
+        worker = replace(worker, argv=argv, spawn=the_nursery().spawn)
         worker.start()
         self.workers.append(worker)
         return worker
@@ -49,7 +48,7 @@ class Crew:
         """Start a consumer of the stream, without waiting for it to reach its broker."""
         consumer = programs.stream({**self.environ, **environ}, self.logs, name=f"stream-{next(_numbers)}")
         consumer = replace(
-            consumer, ready=lambda process: process.logged("the stream"), spawn=self._nursery.spawn
+            consumer, ready=lambda process: process.logged("the stream"), spawn=the_nursery().spawn
         )
         consumer.start()
         self.workers.append(consumer)
