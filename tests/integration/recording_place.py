@@ -101,11 +101,19 @@ class ThreadMessenger:
     def _work(self, task: str, arguments: Mapping[str, Any]) -> None:
         place, member = self._place, Assignment.from_json(arguments["assignment"])
         if task == RECORD_TOKEN_TASK:
-            place.desk.run(member, lambda: place.recorder.record(member.target, member.job_id).to_json())
+            place.desk.run(
+                member,
+                lambda: place.recorder.record(member.target, member.job_id).to_json(),
+                place.recorder.lease_of(member.target),
+            )
         else:
             assert task == RETRY_URL_TASK
             candidate = candidate_from_json(arguments["candidate"])
-            place.desk.run(member, lambda: place.retrier.retry(candidate, member.job_id))
+            place.desk.run(
+                member,
+                lambda: place.retrier.retry(candidate, member.job_id),
+                place.retrier.lease_of(candidate),
+            )
 
 
 class RecordingPlace:
@@ -121,7 +129,7 @@ class RecordingPlace:
         self.tokens = TokenRepository(database, self.clock)
         self.links = TokenLinkRepository(database, self.clock)
         self.store = JobStore(redis, retention_s=600)
-        self.desk = MemberDesk(redis, self.leases, process_ttl_ms=5000)
+        self.desk: MemberDesk
         self.messenger = ThreadMessenger(self)
         self.shutdown = threading.Event()
         self.rebuild()
@@ -139,6 +147,7 @@ class RecordingPlace:
         """Build the parts anew with what the test wants otherwise."""
         self.limits = replace(LIMITS, **limits)
         leases, tokens = leases or self.leases, tokens or self.tokens
+        self.desk = MemberDesk(self.redis, leases, process_ttl_ms=5000)
         real = Generators(self.http, self.settings, RedisRunMemory(self.redis))
         generators = OwnGenerators(generator) if generator else real
         collector = URLCollector(

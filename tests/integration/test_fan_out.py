@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -13,8 +14,17 @@ from redis import Redis
 
 from tests.waiting import wait_until
 from workers.clock import Clock
-from workers.errors import BrokerUnavailable
-from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, MemberDesk, Target
+from workers.errors import BrokerUnavailable, Busy
+from workers.jobs.fan_out import (
+    _START,
+    Assignment,
+    FanOut,
+    FanOutLimits,
+    FanOutResult,
+    LeaseWish,
+    MemberDesk,
+    Target,
+)
 from workers.jobs.kinds import JobKind
 from workers.jobs.record import JobRecord, JobStore, alive_lease
 from workers.jobs.run import RunningJob, StoppedBy
@@ -320,3 +330,102 @@ def test_a_process_that_lost_its_presence_takes_it_again(place: Workplace) -> No
     wait_until(lambda: not place.desk._presence.is_held, "the loss is noticed")
     assert place.desk.start(Assignment(job_id="job-1", target="x", start_before_ms=2**52))
     assert len(place.redis.keys(f"{KEY_PREFIX}process:*")) == 1
+
+
+# --- the lease of a member
+
+
+WISH = LeaseWish(name="social-record:t000", ttl_ms=60_000)
+IN_TIME_MS = 4_000_000_000_000
+
+
+def member_of(place: Workplace, **changes: Any) -> Assignment:
+    return replace(Assignment(job_id="job-1", target="t000", start_before_ms=IN_TIME_MS), **changes)
+
+
+def scripts_run(place: Workplace) -> int:
+    return int(place.redis.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+def test_a_member_has_its_lease_with_its_start(place: Workplace) -> None:
+    held: list[bytes | None] = []
+
+    def work() -> dict[str, object]:
+        before = scripts_run(place)
+        with place.leases.hold(WISH.name, ttl_ms=WISH.ttl_ms, is_released_behind=True) as lease:
+            held.append(place.redis.get(KEY_PREFIX + WISH.name))
+            assert lease.is_held
+        assert scripts_run(place) == before
+        return {"outcome": "recorded"}
+
+    place.desk.run(member_of(place), work, WISH)
+    place.desk.leave()
+    assert held[0] is not None
+    assert place.redis.exists(KEY_PREFIX + WISH.name) == 0
+    assert place.redis.llen("converge:job:job-1:events") == 2
+
+
+def test_a_member_whose_lease_is_held_starts_and_finds_it_taken(place: Workplace) -> None:
+    found: list[str] = []
+
+    def work() -> dict[str, object]:
+        with pytest.raises(Busy), place.leases.hold(WISH.name, ttl_ms=WISH.ttl_ms):
+            pytest.fail("it is held by somebody else")
+        found.append("busy")
+        return {"outcome": "lockedOut"}
+
+    with LeaseStore(place.redis, place.clock).hold(WISH.name, ttl_ms=WISH.ttl_ms):
+        place.desk.run(member_of(place), work, WISH)
+        place.desk.leave()
+        assert place.redis.exists(KEY_PREFIX + WISH.name) == 1
+    assert found == ["busy"]
+    assert place.redis.llen("converge:job:job-1:events") == 2
+
+
+@pytest.mark.parametrize("changes", [{"start_before_ms": 1}, {"job_id": "no-such-job"}])
+def test_a_member_that_may_not_start_takes_no_lease(place: Workplace, changes: dict[str, Any]) -> None:
+    place.desk.run(member_of(place, **changes), lambda: pytest.fail("it has started"), WISH)
+    assert place.redis.exists(KEY_PREFIX + WISH.name) == 0
+
+
+def test_a_second_delivery_leaves_the_lease_of_the_first_alone(place: Workplace) -> None:
+    def work() -> dict[str, object]:
+        with place.leases.hold(WISH.name, ttl_ms=WISH.ttl_ms) as lease:
+            place.desk.run(member_of(place), lambda: pytest.fail("it has started twice"), WISH)
+            place.leases.write_behind.flush(5.0)
+            holder = place.redis.get(KEY_PREFIX + WISH.name)
+            assert holder == lease.owner.encode()
+        return {"outcome": "recorded"}
+
+    place.desk.run(member_of(place), work, WISH)
+
+
+def test_a_lease_that_the_work_did_not_take_is_given_back(place: Workplace) -> None:
+    place.desk.run(member_of(place), lambda: {"outcome": "recorded"}, WISH)
+    place.desk.leave()
+    assert place.redis.exists(KEY_PREFIX + WISH.name) == 0
+
+
+def test_a_lease_is_given_back_when_the_work_fails(place: Workplace) -> None:
+    def work() -> dict[str, object]:
+        raise RuntimeError("our own mistake")
+
+    with pytest.raises(RuntimeError):
+        place.desk.run(member_of(place), work, WISH)
+    place.desk.leave()
+    assert place.redis.exists(KEY_PREFIX + WISH.name) == 0
+
+
+def test_a_start_whose_answer_got_lost_has_its_lease(place: Workplace) -> None:
+    """The client repeats the command, with the same names."""
+    script = place.redis.register_script(_START)
+    keys = [
+        "converge:job:job-1:target:t000",
+        "converge:job:job-1:events",
+        KEY_PREFIX + alive_lease("job-1"),
+        "converge:job:job-1:closed",
+        KEY_PREFIX + WISH.name,
+    ]
+    args = [IN_TIME_MS, "{}", 60, "a name", "an owner", 60_000]
+    assert [script(keys=keys, args=args), script(keys=keys, args=args)] == [1, 1]
+    assert place.redis.llen("converge:job:job-1:events") == 1

@@ -82,6 +82,7 @@ def test_a_source_that_hangs_ends_with_its_url_as_timed_out_and_the_token_is_fre
     assert Clock().monotonic() - started < 8
     element = place.element(address)
     assert (element["status"], element["attempts"]) == ("error", 2)
+    place.leases.write_behind.flush(5.0)
     assert not place.redis.exists(f"{KEY_PREFIX}{token_lease(address)}")
     place.sandbox.client.clear_faults()
     place.rebuild()

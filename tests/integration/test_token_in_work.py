@@ -88,6 +88,7 @@ def test_work_of_three_times_the_lease_keeps_the_token_and_the_next_one_gets_in_
         count = refusals_until(other, address, lambda: time.monotonic() - started >= WORK_S)
         source.may_end.set()
         assert first.result(timeout=10).outcome is TokenOutcome.RECORDED
+    place.leases.write_behind.flush(5.0)
     assert count > WORK_S / 2
     assert other.recorder.record(address).outcome is TokenOutcome.ALREADY_SEEN
     assert not [each for each in caplog.records if "lease" in each.getMessage()]

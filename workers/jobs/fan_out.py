@@ -30,7 +30,7 @@ from workers.jobs.probe import ALIVE_TTL_S, seen_key
 from workers.jobs.record import KEY_PREFIX, alive_lease
 from workers.jobs.run import RunningJob, StoppedBy
 from workers.leases import KEY_PREFIX as LEASE_PREFIX
-from workers.leases import Lease, LeaseStore
+from workers.leases import Lease, LeaseBid, LeaseStore
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +41,31 @@ GATHER_S = 0.05
 EVENTS_TTL_S = 3600
 LEAVE_MAX_S = 5.0
 
-# KEYS: the target's mark, the events, the job's heartbeat, the mark that the job lets nobody start any more.
-# ARGV: last moment to start (unix ms of the server's clock, so that clocks of hosts do not matter), the
-# event, seconds to keep, a name that no other call uses (the client repeats a command whose answer got lost).
-# Returns 1 started, 0 delivered before, -1 too late, -2 the job has ended, -3 the job has been stopped.
+# KEYS: the target's mark, the events, the job's heartbeat, the mark that the job lets nobody start any more
+# and, if the work is done under a lease, that. ARGV: last moment to start (unix ms of the server's clock, so
+# that clocks of hosts do not matter), the event, seconds to keep, a name that no other call uses (the client
+# repeats a command whose answer got lost), and who takes the lease for how many ms.
+# Returns 1 started, 2 started but somebody else holds the lease, 0 delivered before, -1 too late, -2 the job
+# has ended, -3 the job has been stopped.
 _START = """
 local starter = redis.call('GET', KEYS[1])
-if starter then return starter == ARGV[4] and 1 or 0 end
-local time = redis.call('TIME')
-if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[1]) then return -1 end
-if redis.call('EXISTS', KEYS[3]) == 0 then return -2 end
-if redis.call('EXISTS', KEYS[4]) == 1 then return -3 end
-redis.call('SET', KEYS[1], ARGV[4], 'EX', ARGV[3])
-redis.call('RPUSH', KEYS[2], ARGV[2])
-redis.call('EXPIRE', KEYS[2], ARGV[3])
+if starter and starter ~= ARGV[4] then return 0 end
+if not starter then
+  local time = redis.call('TIME')
+  if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[1]) then return -1 end
+  if redis.call('EXISTS', KEYS[3]) == 0 then return -2 end
+  if redis.call('EXISTS', KEYS[4]) == 1 then return -3 end
+  redis.call('SET', KEYS[1], ARGV[4], 'EX', ARGV[3])
+  redis.call('RPUSH', KEYS[2], ARGV[2])
+  redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
+if not KEYS[5] then return 1 end
+local holder = redis.call('GET', KEYS[5])
+if holder and holder ~= ARGV[5] then return 2 end
+redis.call('SET', KEYS[5], ARGV[5], 'PX', ARGV[6])
 return 1
 """
+_STARTED = frozenset({1, 2})
 
 
 def _events_key(job_id: str) -> str:
@@ -94,6 +103,14 @@ class Assignment:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseWish:
+    """The lease under which a member's work is done."""
+
+    name: str
+    ttl_ms: int
+
+
 class MemberDesk:
     """The target side: says whether a member may start, and takes its outcome. One per process."""
 
@@ -110,16 +127,41 @@ class MemberDesk:
         self._guard = threading.Lock()
         self._presence: Lease | None = None
 
-    def run(self, assignment: Assignment, work: Callable[[], Mapping[str, object]]) -> None:
-        """Do one member's work, unless it may not start any more, and send its outcome."""
-        if self.start(assignment):
-            self.finish(assignment, work())
+    def run(
+        self,
+        assignment: Assignment,
+        work: Callable[[], Mapping[str, object]],
+        lease: LeaseWish | None = None,
+    ) -> None:
+        """Do one member's work, unless it may not start any more, and send its outcome.
+
+        The `lease` that the work takes first is asked for together with the start.
+        """
+        if lease is None:
+            if self.start(assignment):
+                self.finish(assignment, work())
+            return
+        has_started = False
+
+        def take(bid: LeaseBid) -> bool:
+            nonlocal has_started
+            verdict = self._ask_to_start(assignment, bid)
+            has_started = verdict in _STARTED
+            return verdict == 1
+
+        with self._leases.taken_along(lease.name, ttl_ms=lease.ttl_ms, take=take):
+            outcome = work() if has_started else None
+        if outcome is not None:
+            self.finish(assignment, outcome)
 
     def start(self, assignment: Assignment) -> bool:
         """Announce the start; False when the member is late, came before, or its job is over or stopped.
 
         Raises `LockUnavailable` when Redis cannot be asked.
         """
+        return self._ask_to_start(assignment, None) in _STARTED
+
+    def _ask_to_start(self, assignment: Assignment, bid: LeaseBid | None) -> int:
         self._be_present()
         event = json.dumps({"target": assignment.target, "process": self._process})
         job_id = assignment.job_id
@@ -129,17 +171,20 @@ class MemberDesk:
             LEASE_PREFIX + alive_lease(job_id),
             _closed_key(job_id),
         ]
+        args: list[str | int] = [assignment.start_before_ms, event, EVENTS_TTL_S, secrets.token_hex(8)]
+        if bid is not None:
+            keys.append(bid.key)
+            args += [bid.owner, bid.ttl_ms]
         try:
-            args: list[str | int] = [assignment.start_before_ms, event, EVENTS_TTL_S, secrets.token_hex(8)]
             verdict = int(self._start(keys=keys, args=args))
         except RedisError as exc:
             raise LockUnavailable("Redis cannot be asked") from exc
-        if verdict != 1:
+        if verdict not in _STARTED:
             log.info(
                 "member not started",
                 extra={"job": job_id, "target": assignment.target, "verdict": verdict},
             )
-        return verdict == 1
+        return verdict
 
     def finish(self, assignment: Assignment, outcome: Mapping[str, object]) -> None:
         """Send the outcome, behind the release of the leases under which the work was done.

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from workers.clock import Budget, Clock
 from workers.errors import BudgetExceeded, Busy, FetchFailed
+from workers.jobs.fan_out import LeaseWish
 from workers.leases import Lease, LeaseStore
 from workers.logs import about
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL, TokenWeb
@@ -93,6 +94,10 @@ class TokenRecorder:
         self._collector = collector
         self._clock = clock
         self._limits = limits
+
+    def lease_of(self, address: str) -> LeaseWish:
+        """The lease that recording the token begins with."""
+        return LeaseWish(name=token_lease(address), ttl_ms=self._limits.token_lease_ttl_ms)
 
     def record(self, address: str, job_id: str | None = None) -> TokenReport:
         """Record the token unless it is known. A failure is reported and leaves no document.

@@ -17,7 +17,7 @@ from redis import Redis
 
 from workers.clock import Budget, Clock, from_iso, to_iso
 from workers.errors import Busy
-from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, Target
+from workers.jobs.fan_out import Assignment, FanOut, FanOutLimits, FanOutResult, LeaseWish, Target
 from workers.jobs.messenger import CeleryMessenger
 from workers.jobs.run import JobResult, RunningJob, StoppedBy, dry_run_of, to_meta
 from workers.leases import Lease, LeaseStore
@@ -195,6 +195,10 @@ class URLRetrier:
         self._collector = collector
         self._clock = clock
         self._limits = limits
+
+    def lease_of(self, candidate: RetryableURL) -> LeaseWish:
+        """The lease that trying the URL begins with."""
+        return LeaseWish(name=token_lease(candidate.address), ttl_ms=self._limits.token_lease_ttl_ms)
 
     def retry(self, candidate: RetryableURL, job_id: str | None = None) -> dict[str, object]:
         """Try the URL and return `{outcome, status?, reason?}`; never raises for one URL's trouble.

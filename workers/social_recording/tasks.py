@@ -34,7 +34,11 @@ def record_token(assignment: dict[str, str | int]) -> None:
     """Record one token for its job."""
     services = get_services()
     member = Assignment.from_json(assignment)
-    services.desk.run(member, lambda: services.recorder.record(member.target, member.job_id).to_json())
+    services.desk.run(
+        member,
+        lambda: services.recorder.record(member.target, member.job_id).to_json(),
+        services.recorder.lease_of(member.target),
+    )
 
 
 @app.task(name=RETRY_URL_TASK)
@@ -42,7 +46,11 @@ def retry_url(assignment: dict[str, str | int], candidate: dict[str, str | int |
     """Try one URL again for its job."""
     services = get_services()
     member, url = Assignment.from_json(assignment), candidate_from_json(candidate)
-    services.desk.run(member, lambda: services.retrier.retry(url, member.job_id))
+    services.desk.run(
+        member,
+        lambda: services.retrier.retry(url, member.job_id),
+        services.retrier.lease_of(url),
+    )
 
 
 @app.task(name=RECORD_LIVE_TOKEN_TASK)
