@@ -38,8 +38,9 @@ demo: $(READY)
 up: $(READY)
 	@$(RUN) -m workers.cli up $(foreach setting,$(SET),--set $(setting))
 
+# By folder, so that files with a few long tests do not come last and keep one core idle at the end.
 test: $(READY)
-	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(RUN) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 bench: $(READY)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
