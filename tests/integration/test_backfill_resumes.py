@@ -34,13 +34,19 @@ _numbers = itertools.count(1)
 
 
 class Stop:
-    """Holds up the calls for some signatures; stops the job at a call or when all its threads are held up."""
+    """Holds up the calls for some signatures, and stops the job.
 
-    def __init__(self, job: RunningJob, held: Sequence[str], *, at_call: int, threads: int) -> None:
+    It does so at a call, when all threads are held up, or when some are and no other call is due.
+    """
+
+    def __init__(
+        self, job: RunningJob, held: Sequence[str], *, at_call: int, threads: int, calls_due: int
+    ) -> None:
         self._job = job
         self._held = set(held)
         self._at_call = at_call
         self._threads = threads
+        self._calls_due = calls_due
         self._guard = threading.Lock()
         self._calls = self._waiting = 0
         self._ended = threading.Event()
@@ -52,7 +58,8 @@ class Stop:
             self._calls += 1
             is_held = call["params"][0] in self._held or self._calls >= self._at_call
             self._waiting += is_held
-            if self._calls == self._at_call or self._waiting == self._threads:
+            is_stuck = self._waiting == self._threads or (self._waiting and self._calls == self._calls_due)
+            if self._calls == self._at_call or is_stuck:
                 self._job.is_cancelled = True
                 self._job.stopping.set()
         if is_held:
@@ -64,7 +71,13 @@ class Stop:
 
 
 def run_until_stopped(
-    place: SolanaPlace, body: Mapping[str, Any], held: Sequence[str], *, at_call: int, threads: int
+    place: SolanaPlace,
+    body: Mapping[str, Any],
+    held: Sequence[str],
+    *,
+    at_call: int,
+    threads: int,
+    calls_due: int,
 ) -> Mapping[str, Any]:
     """One session; return its `meta`."""
     request = BackfillRequest.model_validate({"mode": "program", "address": "1" * 32, **body}).with_defaults(
@@ -83,7 +96,7 @@ def run_until_stopped(
             shutdown=threading.Event(),
             started_at_s=0.0,
         )
-        stop = Stop(job, held, at_call=at_call, threads=threads)
+        stop = Stop(job, held, at_call=at_call, threads=threads, calls_due=calls_due)
         place.http.before_answer = stop
         try:
             meta = place.backfill.run(job, request).meta
@@ -121,7 +134,12 @@ def test_whatever_is_stopped_whenever_the_counts_add_up_and_going_on_skips_nothi
         position = in_order.index(anchor) + 1 if anchor in in_order else 0
         body = {"direction": direction, "limit": COUNT - position or 1, "anchor": anchor}
         meta = run_until_stopped(
-            place, body, [signature(number) for number in held], at_call=at_call, threads=threads
+            place,
+            body,
+            [signature(number) for number in held],
+            at_call=at_call,
+            threads=threads,
+            calls_due=len(set(in_order[position:]) - place.stored()),
         )
         assert meta["selected"] == meta["started"] + meta["notStarted"]
         assert meta["started"] == meta["completed"] + meta["cancelled"]
