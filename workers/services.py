@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -75,6 +76,8 @@ SECONDS_PER_DAY = 86_400
 CANARY_WAIT_S = 2.0
 READY_TIMEOUT_S = 2.0
 GIVE_BACK_MAX_S = 1.0
+# The interpreter's own is ten times as long: with it bench.reconcile took 1.36 of the ideal time, now 1.32.
+THREAD_TURN_S = 0.0005
 
 
 def connect_redis(settings: Settings, *, retries: int) -> Redis:
@@ -327,6 +330,12 @@ def get_services() -> Services:
     """The services of this worker process."""
     with _building:
         return _build_services()
+
+
+@signals.worker_ready.connect
+def _let_threads_take_turns_quickly(**_: object) -> None:
+    """A thread that has its answer must not wait long for one that computes."""
+    sys.setswitchinterval(THREAD_TURN_S)
 
 
 @signals.worker_ready.connect
