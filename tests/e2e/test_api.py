@@ -568,7 +568,8 @@ def test_the_specification_says_where_the_key_is_needed_and_how_problems_look(cl
             assert bool(operation.get("security")) is ("401" in operation["responses"])
             assert bool(operation.get("security")) is (path not in ("/healthz", "/readyz"))
             for status, response in operation["responses"].items():
-                is_problem = int(status) >= 400
+                # A request line that is too long is refused by the server in front of the app.
+                is_problem = int(status) >= 400 and status != "414"
                 assert ("application/problem+json" in response.get("content", {})) is is_problem
     assert spec["paths"][RECONCILE]["post"]["requestBody"]["required"] is True
     assert spec["paths"][RETRY]["post"].get("requestBody", {}).get("required", False) is False
