@@ -1,6 +1,6 @@
 """Everything Converge needs, and Converge itself, on this machine.
 
-Owns the order: stores and sandbox; then migration and dashboard; then API, workers, beat and stream. What
+Owns the order: stores and sandbox; then migration, dashboard, stream and beat; then API and workers. What
 stands together here starts at once; all of it ends in reverse, one after the other. Never leaves anything
 behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is taken and,
 unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
@@ -201,34 +201,36 @@ class Stack:
         self._start_together([_starting(server) for server in wanted])
 
     def _start_programs(self) -> None:
-        """Whatever does work comes after the migration; of the rest, Flower takes longest."""
-        first: list[Callable[[], ManagedProcess | None]] = []
-        if "migrate" in self.parts:
-            first.append(partial(programs.migrate, self.environ, self.logs))
-        if "flower" in self.parts:
-            dashboard = programs.flower(
-                self.environ, self.logs, user=FLOWER_USER, password=self.flower_password
-            )
-            first.append(partial(self._on_port, "flower", dashboard))
-        self._start_together(first)
+        self._start_together(self._beside_the_migration())
         if "flower" in self.parts:
             # The console links to it.
             self.environ.setdefault("FLOWER_URL", self.flower_url)
-        self._start_together(self._at_work())
+        self._start_together(self._behind_the_migration())
 
-    def _at_work(self) -> list[Callable[[], ManagedProcess | None]]:
-        """How the processes are started that work on jobs or take them."""
+    def _beside_the_migration(self) -> list[Callable[[], ManagedProcess | None]]:
+        """How the migration is started, and what asks only the broker."""
+        starts: list[Callable[[], ManagedProcess | None]] = []
+        if "migrate" in self.parts:
+            starts.append(partial(programs.migrate, self.environ, self.logs))
+        if "flower" in self.parts:
+            user, password = FLOWER_USER, self.flower_password
+            dashboard = programs.flower(self.environ, self.logs, user=user, password=password)
+            starts.append(partial(self._on_port, "flower", dashboard))
+        if "stream" in self.parts:
+            starts.append(partial(_started, programs.stream(self.environ, self.logs)))
+        if "beat" in self.parts:
+            beat = programs.beat(self.environ, self.logs, schedule_file=self.folder / "beat-schedule")
+            starts.append(partial(_started, beat))
+        return starts
+
+    def _behind_the_migration(self) -> list[Callable[[], ManagedProcess | None]]:
+        """How the processes are started that read and write the stores."""
         starts: list[Callable[[], ManagedProcess | None]] = []
         if "api" in self.parts:
             starts.append(partial(self._on_port, "api", programs.api(self.environ, self.logs)))
         if "worker" in self.parts:
             numbers = range(1, self._workers + 1)
             starts += [partial(_started, self._worker(number, self.worker_threads)) for number in numbers]
-        if "beat" in self.parts:
-            beat = programs.beat(self.environ, self.logs, schedule_file=self.folder / "beat-schedule")
-            starts.append(partial(_started, beat))
-        if "stream" in self.parts:
-            starts.append(partial(_started, programs.stream(self.environ, self.logs)))
         return starts
 
     def _start_together(self, starts: Sequence[Callable[[], ManagedProcess | None]]) -> None:
