@@ -40,7 +40,7 @@ def keep_up(
                 out.file.write(json.dumps(_addresses(stack)) + "\n")
                 out.file.flush()
             else:
-                _print_addresses(out, stack)
+                _print_addresses(out, _addresses(stack), broker_url=stack.environ["BROKER_URL"])
             try:
                 ended = stack.wait()
             except KeyboardInterrupt:
@@ -73,21 +73,21 @@ def _addresses(stack: Stack) -> dict[str, str]:
     }
 
 
-def _print_addresses(out: Console, stack: Stack) -> None:
+def _print_addresses(out: Console, at: Mapping[str, str], *, broker_url: str) -> None:
     lines = (
-        f"API      {stack.api_url}   (x-api-key: {stack.api_key})",
-        f"console  {stack.api_url}/console   (the same key)",
-        f"Flower   {stack.flower_url}   ({FLOWER_USER} / {stack.flower_password})",
-        f"sandbox  {stack.sandbox_url}/_sandbox/calls",
-        f"Redis    {stack.valkey.url}",
-        f"MongoDB  {stack.mongo.url}",
-        f"Postgres {stack.environ['FUNDING_DATABASE_URL']}",
-        f"logs     {stack.logs}",
-        f"stream   LPUSH token.flow at {stack.environ['BROKER_URL']}",
+        f"API      {at['api']}   (x-api-key: {at['apiKey']})",
+        f"console  {at['console']}   (the same key)",
+        f"Flower   {at['flower']}   ({at['flowerUser']} / {at['flowerPassword']})",
+        f"sandbox  {at['sandbox']}",
+        f"Redis    {at['redis']}",
+        f"MongoDB  {at['mongo']}",
+        f"Postgres {at['postgres']}",
+        f"logs     {at['logs']}",
+        f"stream   LPUSH token.flow at {broker_url}",
         "",
         "Try it:",
-        f"  curl -s -X POST {stack.api_url}/api/v1/internal/social-recording/reconcile \\",
-        f"    -H 'x-api-key: {stack.api_key}' -H 'content-type: application/json' -H 'Prefer: wait=60' \\",
+        f"  curl -s -X POST {at['api']}/api/v1/internal/social-recording/reconcile \\",
+        f"    -H 'x-api-key: {at['apiKey']}' -H 'content-type: application/json' -H 'Prefer: wait=60' \\",
         """    -d '{"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-02-01T00:00:00Z"}'""",
         "",
         "Ctrl-C stops everything; the data stay for the next time.",

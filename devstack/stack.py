@@ -234,21 +234,16 @@ class Stack:
         return starts
 
     def _start_together(self, starts: Sequence[Callable[[], ManagedProcess | None]]) -> None:
-        """Start several at once; when one fails, the others are there to be stopped.
-
-        The threads live as long as the stack: the kernel takes the end of the thread that has started a
-        process for the end of its parent.
-        """
+        """Start several at once; when one fails, the others are there to be stopped."""
         if not starts:
             return
         threads = ThreadPoolExecutor(len(starts))
-        self._exits.callback(threads.shutdown)
         futures = [threads.submit(start) for start in starts]
         try:
             wait(futures)
         finally:
             with _undisturbed():
-                wait(futures)
+                threads.shutdown()
             for future in futures:
                 process = None if future.exception() else future.result()
                 if process is not None:

@@ -38,14 +38,18 @@ IDLE_S = 60.0
 # How long somebody who wants a lease waits for its release by this same process to be on its way.
 RELEASE_WAIT_S = 1.0
 
-# KEYS: the lease. ARGV: owner, ttl in ms. Returns 1 when it is ours. It may be ours already: the client
-# repeats a command whose answer got lost, and no two calls use the same owner.
-_ACQUIRE = """
-local holder = redis.call('GET', KEYS[1])
-if holder and holder ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
+# For the beginning of any script that takes a lease: whether it is ours now. It may be ours already: the
+# client repeats a command whose answer got lost, and no two calls use the same owner.
+TAKE_IN_LUA = """
+local function take(lease, owner, ttl_ms)
+  local holder = redis.call('GET', lease)
+  if holder and holder ~= owner then return false end
+  redis.call('SET', lease, owner, 'PX', ttl_ms)
+  return true
+end
 """
+# KEYS: the lease. ARGV: owner, ttl in ms. Returns 1 when it is ours.
+_ACQUIRE = TAKE_IN_LUA + "return take(KEYS[1], ARGV[1], ARGV[2]) and 1 or 0"
 _RENEW = """
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0
@@ -88,7 +92,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseBid:
-    """What somebody else's script needs to take a lease for us; `key` gets `owner` for `ttl_ms` if free."""
+    """What somebody else's script needs to take a lease for us: `take(key, owner, ttl_ms)`."""
 
     name: str
     key: str

@@ -107,7 +107,7 @@ class WriteBehind:
 
 
 def _send_while_there_is(reference: weakref.ref[WriteBehind]) -> None:
-    """The sending thread. It ends with its owner, as soon as that is gone."""
+    """The sending thread. It ends when its owner is gone, at the latest after one more idle wait."""
     while (owner := reference()) is not None:
         owner.send_what_waits()
         del owner

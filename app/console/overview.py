@@ -220,10 +220,15 @@ def _reasons_of(counts: Part[URLCounts]) -> list[Why]:
     """Why URLs are not ok, the most frequent reasons first."""
     if counts.value is None:
         return []
+    given = counts.value.reasons(*UNFINISHED)
+    unasked = [
+        (status, None, platform, urls)
+        for platform, status, code, urls in counts.value.groups
+        if code is None and status in NOBODY_ASKED
+    ]
     found = [
         Why(status=status, code=code, platform=platform, urls=urls)
-        for platform, status, code, urls in counts.value.groups
-        if status in (UNFINISHED if code else NOBODY_ASKED)
+        for status, code, platform, urls in (*given, *unasked)
     ]
     return sorted(found, key=lambda why: (-why.urls, why.status, why.code or "", why.platform))[
         :REASONS_SHOWN

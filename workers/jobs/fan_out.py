@@ -30,7 +30,7 @@ from workers.jobs.probe import ALIVE_TTL_S, seen_key
 from workers.jobs.record import KEY_PREFIX, alive_lease
 from workers.jobs.run import RunningJob, StoppedBy
 from workers.leases import KEY_PREFIX as LEASE_PREFIX
-from workers.leases import Lease, LeaseBid, LeaseStore
+from workers.leases import TAKE_IN_LUA, Lease, LeaseBid, LeaseStore
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,9 @@ LEAVE_MAX_S = 5.0
 # repeats a command whose answer got lost), and who takes the lease for how many ms.
 # Returns 1 started, 2 started but somebody else holds the lease, 0 delivered before, -1 too late, -2 the job
 # has ended, -3 the job has been stopped.
-_START = """
+_START = (
+    TAKE_IN_LUA
+    + """
 local starter = redis.call('GET', KEYS[1])
 if starter and starter ~= ARGV[4] then return 0 end
 if not starter then
@@ -59,12 +61,10 @@ if not starter then
   redis.call('RPUSH', KEYS[2], ARGV[2])
   redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
-if not KEYS[5] then return 1 end
-local holder = redis.call('GET', KEYS[5])
-if holder and holder ~= ARGV[5] then return 2 end
-redis.call('SET', KEYS[5], ARGV[5], 'PX', ARGV[6])
-return 1
+if not KEYS[5] or take(KEYS[5], ARGV[5], ARGV[6]) then return 1 end
+return 2
 """
+)
 _STARTED = frozenset({1, 2})
 
 

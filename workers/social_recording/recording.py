@@ -113,10 +113,9 @@ class TokenRecorder:
 
     def _record_guarded(self, address: str, job_id: str | None) -> TokenReport:
         budget = Budget.of(self._clock, self._limits.budget_s)
+        wish = self.lease_of(address)
         try:
-            with self._leases.hold(
-                token_lease(address), ttl_ms=self._limits.token_lease_ttl_ms, is_released_behind=True
-            ) as lease:
+            with self._leases.hold(wish.name, ttl_ms=wish.ttl_ms, is_released_behind=True) as lease:
                 return self._record_alone(address, job_id, lease, budget)
         except Busy:
             return TokenReport(outcome=TokenOutcome.LOCKED_OUT)

@@ -213,12 +213,9 @@ class URLRetrier:
 
     def _retry_guarded(self, candidate: RetryableURL, job_id: str | None) -> dict[str, object]:
         budget = Budget.of(self._clock, self._limits.budget_s)
+        wish = self.lease_of(candidate)
         try:
-            with self._leases.hold(
-                token_lease(candidate.address),
-                ttl_ms=self._limits.token_lease_ttl_ms,
-                is_released_behind=True,
-            ) as lease:
+            with self._leases.hold(wish.name, ttl_ms=wish.ttl_ms, is_released_behind=True) as lease:
                 return self._retry_alone(candidate, job_id, lease, budget)
         except Busy:
             return {"outcome": "lockedOut"}
