@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import bench.machine
 from bench.entries import ENTRIES, Entry, Figure
 from bench.report import Result, keep, table_of
 
@@ -107,3 +108,12 @@ def test_results_of_another_machine_do_not_stay(tmp_path: Path) -> None:
         file,
     )
     assert set(kept(file)["entries"]) == {"other"}
+
+
+def test_a_package_that_is_not_installed_is_left_out_of_the_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.machine, "PACKAGES", ("celery", "no-such-package"))
+    file = tmp_path / "results.json"
+    keep([], file)
+    assert set(kept(file)["versions"]) == {"celery"}
