@@ -2,7 +2,7 @@
 
 It owns time limits, body limits, redirects, the address guard, repeats, and the translation of every failure
 into our errors. It decides nothing about what an answer means. Nothing connects before the first call; each
-thread has its own sessions. Every call on the wire passes through `OutboundClient._send`, where it needs a
+thread has its own connections. Every call on the wire passes through `OutboundClient._send`, where it needs a
 permit of the `SourceLimiter`.
 """
 
@@ -18,7 +18,6 @@ from typing import TypeAlias
 from urllib.parse import quote, urlencode
 
 import requests
-from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 from urllib3.exceptions import HTTPError
 
@@ -31,8 +30,8 @@ from workers.http.limiter import SourceLimiter
 from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.http.redaction import Redactor
 from workers.http.retry import HINT_WAITED_FOR_MAX_S, pause_s
-from workers.http.session import DialedAdapter, build_session
 from workers.http.tally import CallTally
+from workers.http.transport import DialedAdapter
 from workers.settings import Settings
 from workers.telemetry import Meter
 
@@ -198,7 +197,7 @@ class OutboundClient:
     def _follow_hops(self, call: _Call) -> Response:
         request = call.request
         url = self._canonical(_with_query(request))
-        first = Origin.of(url)
+        first = origin = Origin.of(url)
         chain: list[str] = []
         while True:
             if url in chain:
@@ -206,18 +205,15 @@ class OutboundClient:
             if len(chain) > REDIRECTS_MAX:
                 raise FetchFailed(f"{request.source} redirects too often", reason="too_many_redirects")
             chain.append(url)
-            hop = self._plan(request, url, first)
+            hop = self._plan(request, url, origin, first)
             response = self._exchange(call, hop)
             location = _location(request, response)
             if location is None:
                 return replace(response, chain=tuple(chain))
-            url = self._next_url(request, url, location)
-
-    def _next_url(self, request: Request, url: str, location: str) -> str:
-        following = self._canonical(location, base=url)
-        if request.redirects is Redirects.SAME_ORIGIN and Origin.of(following) != Origin.of(url):
-            raise FetchFailed(f"{request.source} redirects to another origin", reason="redirect_refused")
-        return following
+            url = self._canonical(location, base=url)
+            previous, origin = origin, Origin.of(url)
+            if request.redirects is Redirects.SAME_ORIGIN and origin != previous:
+                raise FetchFailed(f"{request.source} redirects to another origin", reason="redirect_refused")
 
     def _canonical(self, url: str, base: str | None = None) -> str:
         """The URL as a browser would ask for it, without fragment and user-info."""
@@ -227,9 +223,8 @@ class OutboundClient:
         parts.password = ""
         return str(parts.href)
 
-    def _plan(self, request: Request, url: str, first: Origin) -> _Hop:
+    def _plan(self, request: Request, url: str, origin: Origin, first: Origin) -> _Hop:
         """Decide how one URL is asked; refuse what needs no connection to be refused."""
-        origin = Origin.of(url)
         # A redirect gains no trust: a service must not lead us to another one inside our network.
         is_trusted = (
             request.destination is Destination.SERVICE and origin in self._trusted and origin == first
@@ -265,17 +260,8 @@ class OutboundClient:
     def _send(self, call: _Call, hop: _Hop) -> Response:
         call.check()
         request = call.request
-        session = self._session(is_trusted=hop.is_trusted)
-        prepared = session.prepare_request(
-            requests.Request(
-                request.method,
-                hop.wire_url,
-                headers=self._headers(request, hop),
-                json=request.json_body,
-                data=request.form_body,
-            )
-        )
-        adapter = session.get_adapter(hop.wire_url)
+        adapter = self._adapter(is_trusted=hop.is_trusted)
+        prepared = _prepared(request, hop.wire_url, self._headers(request, hop))
         asked_at = self._clock.monotonic()
         with self._tally.permit(request.source, self._permit(call, hop)):
             call.ends_at += self._clock.monotonic() - asked_at
@@ -284,7 +270,6 @@ class OutboundClient:
             started_at = self._clock.monotonic()
             if call.on_call is not None:
                 call.on_call()
-            # Not `session.send`: it would read the whole body of a redirect into memory, without any limit.
             with (
                 self._tally.call(request) as heard,
                 closing(adapter.send(prepared, stream=True, timeout=timeout, proxies={})) as answer,
@@ -330,13 +315,12 @@ class OutboundClient:
         wait_s = pause_s(answer.status_code, answer.headers, now, heeds_used_up=is_service)
         self._limiter.pause(request.source, hop.url, wait_s)
 
-    def _set_bounds(self, adapter: BaseAdapter, request: Request, total_s: float) -> tuple[float, float]:
+    def _set_bounds(self, adapter: DialedAdapter, request: Request, total_s: float) -> tuple[float, float]:
         limits = self._limits
         read_s = request.read_timeout_s or limits.read_timeout_s
-        if isinstance(adapter, DialedAdapter):
-            body_bytes = request.body_max_bytes or limits.body_max_bytes
-            wire_bytes = _WIRE_OVERHEAD_BYTES + _WIRE_BYTES_PER_BODY_BYTE * body_bytes
-            adapter.dialer.bounds.start(total_s, read_s, wire_bytes)
+        body_bytes = request.body_max_bytes or limits.body_max_bytes
+        wire_bytes = _WIRE_OVERHEAD_BYTES + _WIRE_BYTES_PER_BODY_BYTE * body_bytes
+        adapter.dialer.bounds.start(total_s, read_s, wire_bytes)
         return min(limits.connect_timeout_s, total_s), min(read_s, total_s)
 
     def _body_max_bytes(self, request: Request, *, is_redirect: bool) -> int:
@@ -354,11 +338,11 @@ class OutboundClient:
             if hop.is_first_origin or name.lower() in _HEADERS_FOR_ANY_ORIGIN
         }
 
-    def _session(self, *, is_trusted: bool) -> requests.Session:
-        """This thread's session; trusted calls have their own, so that no other uses their sockets."""
+    def _adapter(self, *, is_trusted: bool) -> DialedAdapter:
+        """This thread's connections; trusted calls have their own, so that no other uses their sockets."""
         name = "trusted" if is_trusted else "site"
-        session: requests.Session | None = getattr(self._local, name, None)
-        if session is None:
+        adapter: DialedAdapter | None = getattr(self._local, name, None)
+        if adapter is None:
             dialer = Dialer(
                 connect_timeout_s=self._limits.connect_timeout_s,
                 trusted=self._trusted | self._relay if is_trusted else frozenset(),
@@ -366,9 +350,9 @@ class OutboundClient:
                 resolve=self._resolve,
                 connect=self._connect,
             )
-            session = build_session(dialer, hosts_max=_SERVICES_WARM_MAX if is_trusted else _SITES_WARM_MAX)
-            setattr(self._local, name, session)
-        return session
+            adapter = DialedAdapter(dialer, hosts_max=_SERVICES_WARM_MAX if is_trusted else _SITES_WARM_MAX)
+            setattr(self._local, name, adapter)
+        return adapter
 
     def _translated(self, request: Request, hop: _Hop, error: Exception) -> ConvergeError:
         if is_about_our_header(error):
@@ -388,6 +372,19 @@ def _with_query(request: Request) -> str:
         return request.url
     separator = "&" if "?" in request.url else "?"
     return f"{request.url}{separator}{urlencode(request.query)}"
+
+
+def _prepared(request: Request, wire_url: str, headers: dict[str, str]) -> requests.PreparedRequest:
+    """What goes on the wire, without what a session adds: cookies, and whatever the environment says.
+
+    The URL has been through a browser's parser; `requests` would take it apart once more.
+    """
+    prepared = requests.PreparedRequest()
+    prepared.prepare_method(request.method)
+    prepared.url = wire_url
+    prepared.prepare_headers(headers)
+    prepared.prepare_body(request.form_body, None, request.json_body)
+    return prepared
 
 
 def _location(request: Request, response: Response) -> str | None:

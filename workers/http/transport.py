@@ -1,6 +1,8 @@
-"""`requests` sessions whose every connection is opened by a `Dialer`. Built once per thread, reused after.
+"""The transport of `requests`, its connections opened by a `Dialer`. Built once per thread, reused after.
 
-This module is the only one that reaches into urllib3's connection classes.
+It is used without a session, which would add cookies and what the environment says about proxies and
+passwords, and read the whole body of a redirect into memory. This module is the only one that reaches into
+urllib3's connection classes.
 """
 
 from __future__ import annotations
@@ -8,12 +10,9 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
-import requests
 from requests.adapters import HTTPAdapter
-from requests.cookies import RequestsCookieJar
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.poolmanager import PoolManager
@@ -79,10 +78,16 @@ class _DialedPoolManager(PoolManager):
 
 
 class DialedAdapter(HTTPAdapter):
-    """The transport of a session. It makes each call once: repeating is the client's decision."""
+    """Keeps connections to the last `hosts_max` hosts open, and makes each call once: repeating is the
+    client's decision.
+    """
 
     def __init__(self, dialer: Dialer, *, hosts_max: int) -> None:
         self.dialer = dialer
+        # Debug lines of the first quote the path of every call, and warnings of the second the URL of an
+        # answer whose headers are odd. There are services that want their key in there.
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
+        logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
         super().__init__(pool_connections=hosts_max, pool_maxsize=_CONNECTIONS_PER_HOST)
 
     def init_poolmanager(
@@ -99,22 +104,3 @@ class DialedAdapter(HTTPAdapter):
             ssl_context=context,
             **pool_kwargs,
         )
-
-
-def build_session(dialer: Dialer, *, hosts_max: int) -> requests.Session:
-    """A session without cookies, and deaf to proxies and passwords in the environment or home directory.
-
-    It keeps connections to the last `hosts_max` hosts open.
-    """
-    # Debug lines of the first quote the path of every call, and warnings of the second the URL of an answer
-    # whose headers are odd. There are services that want their key in there.
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
-    logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
-    session = requests.Session()
-    session.trust_env = False
-    session.headers.clear()
-    session.cookies = RequestsCookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-    adapter = DialedAdapter(dialer, hosts_max=hosts_max)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    return session
