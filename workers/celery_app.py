@@ -8,6 +8,7 @@ from typing import Any
 
 from celery import Celery, Task, signals
 from celery.backends.redis import RedisBackend
+from celery.concurrency import ALIASES as CONCURRENCY_ALIASES  # type: ignore[attr-defined]
 from celery.exceptions import Ignore
 from kombu.transport import TRANSPORT_ALIASES
 
@@ -23,6 +24,7 @@ TASK_MODULES = (
     "workers.funding.tasks",
 )
 
+CONCURRENCY_ALIASES["threads"] = "workers.celery_parts:TaskPool"
 # By the scheme of the URL and not by `broker_transport`, which would also change how the broker is called in
 # logs and in the dashboard.
 TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "workers.celery_parts:Transport"

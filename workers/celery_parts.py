@@ -1,21 +1,25 @@
-"""Parts of Celery and kombu that do the same as the originals, less often.
+"""Parts of Celery and kombu in place of the originals. `workers.celery_app` and `celeryconfig` name them.
 
-Both were found with a profiler: per task they cost a worker more processor time than our own use of Redis.
-They own no behaviour that anybody sees from outside. `workers.celery_app` and `celeryconfig` name them.
+The channel and the consumer do the same as the originals, less often: per task these cost a worker more
+processor time than our own use of Redis. The pool keeps jobs, which mostly wait, off the threads that work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+from celery.concurrency import thread
+from celery.concurrency.base import apply_target
 from celery.worker.consumer import Consumer
 from kombu.transport import redis as kombu_redis
 from vine import promise
 
 # Flower's pages are at most so much behind. A full buffer goes out at once, whatever the time.
 EVENTS_EVERY_S = 0.25
+JOBS_QUEUE = "jobs"
 
 
 class Channel(kombu_redis.Channel):
@@ -74,3 +78,46 @@ class SparingConsumer(Consumer):
     def _flush_planned(self) -> None:
         self._is_flush_planned = False
         self._flush_events()
+
+
+class TaskPool(thread.TaskPool):
+    """The threads pool, with as many threads again for jobs.
+
+    A job waits for the targets that it has handed out. On a thread of the pool it would be one target less
+    that is worked on, and jobs on all of them would wait for each other.
+    """
+
+    # All are the parent's; its type stubs know none of them.
+    limit: int
+    executor: ThreadPoolExecutor
+    app: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        routes = self.app.conf.task_routes
+        self._job_names = frozenset(name for name, route in routes.items() if route["queue"] == JOBS_QUEUE)
+        self.job_executor = ThreadPoolExecutor(self.limit, thread_name_prefix="job")
+
+    def on_apply(  # type: ignore[override]
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        callback: Callable[..., Any] | None = None,
+        accept_callback: Callable[..., Any] | None = None,
+        **_: object,
+    ) -> Any:
+        """Start a task; the first of the arguments is its name."""
+        executor = self.job_executor if args[0] in self._job_names else self.executor
+        future = executor.submit(apply_target, target, args, kwargs, callback, accept_callback)
+        return thread.ApplyResult(future)  # type: ignore[attr-defined]
+
+    def forget_waiting(self) -> None:
+        """Let no thread take up another task; those that are in work go on."""
+        for executor in (self.executor, self.job_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def on_stop(self) -> None:
+        """Wait for what is in work."""
+        self.job_executor.shutdown(cancel_futures=True)
+        super().on_stop()

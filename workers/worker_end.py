@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 class ReturnWaitingTasks(bootsteps.StartStopStep):
     """Works when the worker closes: its loop has ended, its consumer has not yet forgotten what it took.
 
-    For the threads pool; with another one it does nothing.
+    For the pool of `workers.celery_parts`; with another one it does nothing.
     """
 
     requires = ("celery.worker.components:Pool",)
@@ -28,10 +28,10 @@ class ReturnWaitingTasks(bootsteps.StartStopStep):
 
         A thread may have taken one up in this very moment. That one comes twice, which each task bears.
         """
-        executor = getattr(worker.pool, "executor", None)
-        if executor is None:
+        forget_waiting = getattr(worker.pool, "forget_waiting", None)
+        if forget_waiting is None:
             return
-        executor.shutdown(wait=False, cancel_futures=True)
+        forget_waiting()
         waiting = [request for request in tuple(state.reserved_requests) if not request.acknowledged]
         for request in waiting:
             # Without this mark Celery would acknowledge a message that is another worker's by now.

@@ -13,7 +13,6 @@ from devstack import programs
 from devstack.processes import ManagedProcess
 from devstack.sandbox.tokens import Token
 from devstack.stack import Stack
-from tests.nursery import the_nursery
 from tests.operator import Operator
 from tests.waiting import wait_until
 from workers.leases import KEY_PREFIX
@@ -22,14 +21,16 @@ _numbers = itertools.count(1)
 
 
 class Crew:
-    """The Celery workers of one test, forked from one that has loaded its modules."""
+    """The Celery workers of one test."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self.environ, self.logs = stack.environ, stack.logs
         self.workers: list[ManagedProcess] = []
 
-    def hire(self, queues: str = "jobs,records", *, threads: int = 8, **environ: str) -> ManagedProcess:
+    def hire(
+        self, queues: str = "jobs,records", *, threads: int = 8, app: str = "workers", **environ: str
+    ) -> ManagedProcess:
         """Start a worker for these queues and wait until it is ready."""
         worker = programs.worker(
             f"crew-{next(_numbers)}",
@@ -39,7 +40,8 @@ class Crew:
         )
         argv = list(worker.argv)
         argv[argv.index("-Q") + 1] = queues
-        worker = replace(worker, argv=argv, spawn=the_nursery().spawn)
+        argv[argv.index("-A") + 1] = app
+        worker = replace(worker, argv=argv)
         worker.start()
         self.workers.append(worker)
         return worker
@@ -47,9 +49,7 @@ class Crew:
     def listen(self, **environ: str) -> ManagedProcess:
         """Start a consumer of the stream, without waiting for it to reach its broker."""
         consumer = programs.stream({**self.environ, **environ}, self.logs, name=f"stream-{next(_numbers)}")
-        consumer = replace(
-            consumer, ready=lambda process: process.logged("the stream"), spawn=the_nursery().spawn
-        )
+        consumer = replace(consumer, ready=lambda process: process.logged("the stream"))
         consumer.start()
         self.workers.append(consumer)
         return consumer

@@ -184,3 +184,18 @@ def test_a_url_that_hangs_ends_as_timed_out_and_its_slot_and_token_are_free(
     assert leases_of(operator) == []
     operator.sandbox.clear_faults()
     assert operator.meta("retry", body)["converged"] == 1
+
+
+def test_a_worker_of_one_thread_does_a_job_and_its_targets(operator: Operator, crew: Crew) -> None:
+    operator.set_tokens(sites(2))
+    crew.hire(threads=1)
+    assert operator.meta("reconcile")["recorded"] == 2
+
+
+def test_a_job_on_the_only_thread_of_celerys_own_pool_waits_for_its_targets_in_vain(
+    operator: Operator, crew: Crew
+) -> None:
+    operator.set_tokens(sites(2))
+    crew.hire(threads=1, app="tests.faults.shared_pool_worker")
+    meta = operator.meta("reconcile", {"deadlineMs": 2000})
+    assert (meta["recorded"], meta["stoppedBy"]) == (0, "deadline")

@@ -305,7 +305,7 @@ def read_postgres(server: Server) -> object:
 Store = tuple[Callable[[Path], Server], Callable[[Server], None], Callable[[Server], object]]
 KEPT_STORES: dict[str, Store] = {
     "valkey": (lambda folder: ValkeyServer(folder, keep=True), write_valkey, read_valkey),
-    "mongo": (lambda folder: MongoServer(folder, sync_on_commit=True), write_mongo, read_mongo),
+    "mongo": (lambda folder: MongoServer(folder, keep=True), write_mongo, read_mongo),
     "postgres": (lambda folder: PostgresServer(folder, keep=True), write_postgres, read_postgres),
 }
 
@@ -439,7 +439,7 @@ def test_the_stack_starts_the_chosen_parts_and_leaves_nothing_behind(tmp_path: P
         pids = [process.pid for process in stack.processes.values()]
         ports = [stack.valkey.port, stack.mongo.port, stack.postgres.port, stack.sandbox.port]
         folder = stack.folder
-        assert list(stack.processes) == ["valkey", "mongo", "postgres", "sandbox"]
+        assert set(stack.processes) == {"valkey", "mongo", "postgres", "sandbox"}
         assert requests.get(f"{stack.sandbox_url}/_sandbox/ready", timeout=5).ok
         assert stack.environ["MONGO_URL"] == stack.mongo.url
         assert stack.environ["REDIS_URL"] == stack.valkey.url_of(2)
