@@ -5,6 +5,7 @@ Owns the server's options and how its readiness is asked. Never reads a configur
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,20 @@ from devstack.server import Server
 
 CACHE_SIZE = "256M"
 PROBE_TIMEOUT_MS = 2000
+# Per client. It is one Python process under one lock: what more of them ask at once waits there, dearly.
+CONNECTIONS_MAX = 6
 
 
 class MongoServer(Server):
-    """The server; with `sync_on_commit` a write that was acknowledged survives a power cut as well."""
+    """The server; with `keep` an acknowledged write survives a power cut, without it the end is a crash."""
 
     name = "mongo"
 
     def __init__(
-        self, data_dir: Path, *, port: int = 0, log_file: Path | None = None, sync_on_commit: bool = False
+        self, data_dir: Path, *, port: int = 0, log_file: Path | None = None, keep: bool = False
     ) -> None:
         super().__init__(data_dir, port=port, log_file=log_file)
-        self.sync_on_commit = sync_on_commit
+        self.keep = keep
 
     @property
     def url(self) -> str:
@@ -50,7 +53,7 @@ class MongoServer(Server):
         argv += ["--storage-path", str(self.data_dir), "--cache-size", CACHE_SIZE, "--log-level", "WARNING"]
         # Without the change log of a replica set, which nobody reads here and every write pays for.
         argv += ["--config", str(self._config_file), "--standalone"]
-        if self.sync_on_commit:
+        if self.keep:
             argv.append("--sync-on-commit")
         return ManagedProcess(
             name=self.name,
@@ -59,11 +62,13 @@ class MongoServer(Server):
             cwd=self.data_dir.parent,
             log_file=self.log_file,
             ready=lambda process: _answers(port, process.pid),
+            # It takes two seconds to say goodbye to its clients.
+            stop_signal=signal.SIGTERM if self.keep else signal.SIGKILL,
         )
 
 
 def _url(port: int) -> str:
-    return f"mongodb://{LOOPBACK}:{port}/?directConnection=true"
+    return f"mongodb://{LOOPBACK}:{port}/?directConnection=true&maxPoolSize={CONNECTIONS_MAX}"
 
 
 def _answers(port: int, pid: int) -> bool:

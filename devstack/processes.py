@@ -87,10 +87,13 @@ def poll(check: Callable[[], bool], timeout_s: float, *, interval_s: float = 0.0
     return True
 
 
-def _spawn(
+def spawn(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: int, owner: Owner | None
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` in a session of its own, so that Ctrl-C in our terminal does not reach it."""
+    """Start `argv` in a session of its own, so that Ctrl-C in our terminal does not reach it.
+
+    Raises `OSError`.
+    """
     identity = f"{owner.uid}:{owner.gid}" if owner else "-"
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), identity]
 
@@ -126,7 +129,7 @@ class ManagedProcess:
     stop_wait_s: float = 10.0
     stop_signal: signal.Signals = signal.SIGTERM
     owner: Owner | None = None
-    spawn: Spawn = _spawn
+    spawn: Spawn = spawn
     _child: Child | None = field(default=None, init=False, repr=False)
     _log_start: int = field(default=0, init=False, repr=False)
 
@@ -254,6 +257,7 @@ def run_to_end(
     log_file: Path,
     timeout_s: float,
     owner: Owner | None = None,
+    spawn: Spawn = spawn,
 ) -> None:
     """Run a command that ends by itself.
 
@@ -268,6 +272,7 @@ def run_to_end(
         ready=lambda _: False,
         start_deadline_s=timeout_s,
         owner=owner,
+        spawn=spawn,
     )
     try:
         command.start()

@@ -1,15 +1,17 @@
 """The processes of Converge itself: how each is started and when it is ready.
 
-Owns their command lines. Never decides which of them run or in which order.
+Owns their command lines. Never decides which of them run or in which order. All are forks of one process that
+has loaded what they share (`devstack.nursery`), so that each need not load it again.
 """
 
 from __future__ import annotations
 
 import http.client
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from devstack.nursery import quick_spawn
 from devstack.ports import LOOPBACK
 from devstack.processes import ManagedProcess, run_to_end
 
@@ -17,6 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MIGRATE_TIMEOUT_S = 60.0
 START_DEADLINE_S = 60.0
 PROBE_TIMEOUT_S = 2.0
+STOP_WAIT_S = 10.0
 # A worker first finishes what it has begun.
 WORKER_STOP_WAIT_S = 30.0
 # Longer than what `app.serving` grants to requests in work.
@@ -33,61 +36,44 @@ def migrate(env: Mapping[str, str], logs: Path) -> None:
         cwd=CHECKOUT,
         log_file=logs / "migrate.log",
         timeout_s=MIGRATE_TIMEOUT_S,
+        spawn=quick_spawn(),
     )
 
 
 def worker(name: str, env: Mapping[str, str], logs: Path, *, threads: int) -> ManagedProcess:
     """A Celery worker for both queues."""
     argv = [*CELERY, "worker", "-n", f"{name}@%h", "-P", "threads", "-c", str(threads), "-Q", "jobs,records"]
-    return ManagedProcess(
-        name=name,
-        argv=[*argv, "--without-gossip", "--without-mingle", "--loglevel", "INFO"],
-        env=env,
-        cwd=CHECKOUT,
-        log_file=logs / f"{name}.log",
+    return _program(
+        name,
+        [*argv, "--without-gossip", "--without-mingle", "--loglevel", "INFO"],
+        env,
+        logs,
         ready=lambda process: process.logged(" ready."),
-        start_deadline_s=START_DEADLINE_S,
         stop_wait_s=WORKER_STOP_WAIT_S,
     )
 
 
 def beat(env: Mapping[str, str], logs: Path, *, schedule_file: Path) -> ManagedProcess:
     """The Celery beat; what it has sent last is kept in `schedule_file`."""
-    return ManagedProcess(
-        name="beat",
-        argv=[*CELERY, "beat", "--schedule", str(schedule_file), "--loglevel", "INFO"],
-        env=env,
-        cwd=CHECKOUT,
-        log_file=logs / "beat.log",
-        ready=lambda process: process.logged("beat: Starting"),
-        start_deadline_s=START_DEADLINE_S,
-    )
+    argv = [*CELERY, "beat", "--schedule", str(schedule_file), "--loglevel", "INFO"]
+    return _program("beat", argv, env, logs, ready=lambda process: process.logged("beat: Starting"))
 
 
 def stream(env: Mapping[str, str], logs: Path, *, name: str = "stream") -> ManagedProcess:
     """The consumer of the live stream."""
-    return ManagedProcess(
-        name=name,
-        argv=[sys.executable, "-m", "workers.cli", "stream"],
-        env=env,
-        cwd=CHECKOUT,
-        log_file=logs / f"{name}.log",
-        ready=lambda process: process.logged("the stream is consumed"),
-        start_deadline_s=START_DEADLINE_S,
-    )
+    argv = [sys.executable, "-m", "workers.cli", "stream"]
+    return _program(name, argv, env, logs, ready=lambda process: process.logged("the stream is consumed"))
 
 
 def api(env: Mapping[str, str], logs: Path) -> Callable[[int], ManagedProcess]:
     """The API, for a port."""
     argv = [sys.executable, "-m", "gunicorn", "-c", "python:app.serving", "app.wsgi:app"]
-    return lambda port: ManagedProcess(
-        name="api",
-        argv=[*argv, "-b", f"{LOOPBACK}:{port}"],
-        env=env,
-        cwd=CHECKOUT,
-        log_file=logs / "api.log",
+    return lambda port: _program(
+        "api",
+        [*argv, "-b", f"{LOOPBACK}:{port}"],
+        env,
+        logs,
         ready=lambda _: _gets(port, "/healthz") == 200,
-        start_deadline_s=START_DEADLINE_S,
         stop_wait_s=API_STOP_WAIT_S,
     )
 
@@ -96,15 +82,36 @@ def flower(
     env: Mapping[str, str], logs: Path, *, user: str, password: str
 ) -> Callable[[int], ManagedProcess]:
     """The task dashboard, for a port."""
-    return lambda port: ManagedProcess(
-        name="flower",
-        argv=[*CELERY, "flower", f"--address={LOOPBACK}", f"--port={port}"],
-        # Not an argument: arguments are shown to everybody on the machine.
-        env={**env, "FLOWER_BASIC_AUTH": f"{user}:{password}"},
-        cwd=CHECKOUT,
-        log_file=logs / "flower.log",
+    # Not an argument: arguments are shown to everybody on the machine.
+    with_login = {**env, "FLOWER_BASIC_AUTH": f"{user}:{password}"}
+    return lambda port: _program(
+        "flower",
+        [*CELERY, "flower", f"--address={LOOPBACK}", f"--port={port}"],
+        with_login,
+        logs,
         ready=lambda _: _gets(port, "/healthcheck") == 200,
+    )
+
+
+def _program(
+    name: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    logs: Path,
+    *,
+    ready: Callable[[ManagedProcess], bool],
+    stop_wait_s: float = STOP_WAIT_S,
+) -> ManagedProcess:
+    return ManagedProcess(
+        name=name,
+        argv=argv,
+        env=env,
+        cwd=CHECKOUT,
+        log_file=logs / f"{name}.log",
+        ready=ready,
         start_deadline_s=START_DEADLINE_S,
+        stop_wait_s=stop_wait_s,
+        spawn=quick_spawn(),
     )
 
 

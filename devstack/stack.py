@@ -1,9 +1,10 @@
 """Everything Converge needs, and Converge itself, on this machine.
 
 Owns the order: stores and sandbox; then migration, dashboard, stream and beat; then API and workers. What
-stands together here starts at once; all of it ends in reverse, one after the other. Never leaves anything
-behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no port is taken and,
-unless its data are kept, no folder remains. Everything listens on the loopback interface alone.
+stands together here starts at once. What is Converge itself ends at once, and what it leans on after it.
+Never leaves anything behind: after `stop`, after a start that failed, and after Ctrl-C no process lives, no
+port is taken and, unless its data are kept, no folder remains. Everything listens on the loopback interface
+alone.
 
     with Stack(parts=STORES + ("sandbox",)) as stack:
         requests.get(stack.sandbox_url + "/_sandbox/calls")
@@ -29,6 +30,7 @@ from typing import Self
 from devstack import programs
 from devstack.folders import DataFolder, abandoned, open_fresh, open_kept
 from devstack.mongo import MongoServer
+from devstack.nursery import quick_spawn
 from devstack.ports import LOOPBACK, start_on_free_port
 from devstack.postgres import PostgresServer
 from devstack.processes import ManagedProcess, poll
@@ -136,18 +138,20 @@ class Stack:
             raise RuntimeError("the stack is started already")
         try:
             self._open_folder()
+            # What the programs are forked from loads beside the servers.
+            quick_spawn()
             self._start_servers()
             self.environ = self._build_environ()
+            self._end_before_what_runs()
             self._start_programs()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Stop everything in reverse order, whatever fails on the way; harmless when nothing runs."""
+        """Stop everything, the servers last, whatever fails on the way; harmless when nothing runs."""
         with _undisturbed():
             self._exits.close()
-        self.processes.clear()
         self._folder = None
 
     def wait(self) -> str:
@@ -189,7 +193,7 @@ class Stack:
         # Made even when they are not to be started: making one costs nothing, and `valkey.running` is a fair
         # question.
         self.valkey = ValkeyServer(folder / "valkey", log_file=logs / "valkey.log", keep=keep)
-        self.mongo = MongoServer(folder / "mongo", log_file=logs / "mongo.log", sync_on_commit=keep)
+        self.mongo = MongoServer(folder / "mongo", log_file=logs / "mongo.log", keep=keep)
         self.postgres = PostgresServer(folder / "postgres", log_file=logs / "postgres.log", keep=keep)
         self.sandbox = SandboxServer(
             folder / "sandbox", log_file=logs / "sandbox.log", latency_ms=self._sandbox_latency_ms
@@ -198,6 +202,7 @@ class Stack:
         wanted = [server for server in servers if server.name in self.parts]
         for server in wanted if not keep else ():
             self._exits.callback(server.remove_data)
+        self._end_before_what_runs()
         self._start_together([_starting(server) for server in wanted])
 
     def _start_programs(self) -> None:
@@ -235,21 +240,13 @@ class Stack:
 
     def _start_together(self, starts: Sequence[Callable[[], ManagedProcess | None]]) -> None:
         """Start several at once; when one fails, the others are there to be stopped."""
-        if not starts:
-            return
-        threads = ThreadPoolExecutor(len(starts))
-        futures = [threads.submit(start) for start in starts]
-        try:
-            wait(futures)
-        finally:
-            with _undisturbed():
-                threads.shutdown()
-            for future in futures:
-                process = None if future.exception() else future.result()
-                if process is not None:
-                    self._add(process)
-        for future in futures:
-            future.result()
+
+        def start_one(start: Callable[[], ManagedProcess | None]) -> None:
+            process = start()
+            if process is not None:
+                self._add(process)
+
+        _at_once([partial(start_one, start) for start in starts])
 
     def _worker(self, number: int, threads: int) -> ManagedProcess:
         return programs.worker(f"worker-{number}", self.environ, self.logs, threads=threads)
@@ -260,7 +257,16 @@ class Stack:
 
     def _add(self, process: ManagedProcess) -> None:
         self.processes[process.name] = process
-        self._exits.callback(process.stop)
+
+    def _end_before_what_runs(self) -> None:
+        """Let all that is started from here on end at once, before what has been started already."""
+        earlier = frozenset(self.processes)
+
+        def stop_later_ones() -> None:
+            later = [self.processes.pop(name) for name in set(self.processes) - earlier]
+            _at_once([process.stop for process in later])
+
+        self._exits.callback(stop_later_ones)
 
     def _build_environ(self) -> dict[str, str]:
         """The environment of the processes of Converge; the names are those of `workers.settings`."""
@@ -297,6 +303,21 @@ class Stack:
 
     def _ended(self) -> list[str]:
         return [name for name, process in self.processes.items() if not process.running]
+
+
+def _at_once(steps: Sequence[Callable[[], object]]) -> None:
+    """Take all steps side by side and return when each has ended; then raise what one of them has raised."""
+    if not steps:
+        return
+    threads = ThreadPoolExecutor(len(steps))
+    futures = [threads.submit(step) for step in steps]
+    try:
+        wait(futures)
+    finally:
+        with _undisturbed():
+            threads.shutdown()
+    for future in futures:
+        future.result()
 
 
 def _started(process: ManagedProcess) -> ManagedProcess:

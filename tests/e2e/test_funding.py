@@ -18,10 +18,10 @@ import requests
 from redis import Redis
 from sqlalchemy import text
 
+from devstack.nursery import the_nursery
 from devstack.stack import Stack
 from tests.conftest import make_settings
 from tests.integration.funding_place import Channel, FundingPlace, emptied_engine, open_channel
-from tests.nursery import the_nursery
 from tests.operator import ENDED
 from tests.waiting import wait_until
 from workers.celery_app import create_celery

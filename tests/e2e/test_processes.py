@@ -13,12 +13,12 @@ import pytest
 import requests
 from celery.schedules import crontab
 
+from devstack.nursery import the_nursery
 from devstack.sandbox.tokens import address_of
 from devstack.server import plain_environ
 from devstack.stack import FLOWER_USER, Stack
 from tests.conftest import make_settings
 from tests.e2e.conftest import PARTS, QUICK
-from tests.nursery import the_nursery
 from tests.operator import Operator, sites
 from tests.waiting import wait_until
 from workers.celery_app import create_celery

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
@@ -40,17 +39,26 @@ class Scene:
         )
 
     def each_crash(self, what: str, prepare: Callable[[], FundingSite]) -> Iterator[tuple[str, FundingSite]]:
-        """Let a child die before and after each of its steps in turn; yield where, and on what it worked."""
-        for when in When:
-            for number in itertools.count(1):
-                assert number < ENOUGH_STEPS
-                empty(self.place.engine)
-                site = prepare()
-                if survives(site, what, number, when):
-                    assert number > 3, "it took no steps"
-                    break
-                self.let_the_dead_go()
-                yield f"{when} step {number}", site
+        """Let a child die before each of its steps in turn and after the last; yield where, and on what.
+
+        Whatever others can see is a step, so after any other one is the same as before the next.
+        """
+        for number in range(1, ENOUGH_STEPS):
+            site = self._fresh(prepare)
+            if survives(site, what, number, When.BEFORE):
+                break
+            self.let_the_dead_go()
+            yield f"before step {number}", site
+        last = number - 1
+        assert 3 < last < ENOUGH_STEPS - 1, "it took some steps and came to its end"
+        site = self._fresh(prepare)
+        assert not survives(site, what, last, When.AFTER)
+        self.let_the_dead_go()
+        yield f"after step {last}", site
+
+    def _fresh(self, prepare: Callable[[], FundingSite]) -> FundingSite:
+        empty(self.place.engine)
+        return prepare()
 
     def let_the_dead_go(self) -> None:
         """Leases run out by themselves, and the server notices that its client is gone."""

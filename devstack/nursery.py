@@ -4,7 +4,7 @@ A worker or command that is started like this is a process of its own with the a
 files that it would have had; it is a child of whoever asked, may be killed like any other, and dies with its
 parent. It leaves out the seconds in which each Python process loads the same modules, and nothing else.
 
-Run as `python -m tests.nursery`: one JSON object per line on standard input, one pid per line on
+Run as `python -m devstack.nursery`: one JSON object per line on standard input, one pid per line on
 standard output. It ends with its standard input. Linux only.
 """
 
@@ -29,20 +29,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import setproctitle
+
 from devstack.die_with_parent import PR_SET_PDEATHSIG
-from devstack.processes import Owner
+from devstack.processes import Owner, Spawn, poll, spawn
 from devstack.server import plain_environ
-from tests.waiting import wait_until
 
 PR_SET_CHILD_SUBREAPER = 36
-CHECKOUT = Path(__file__).parents[1]
+CHECKOUT = Path(__file__).resolve().parents[1]
 LOADED = (
     "celery.bin.celery",
     "celery.apps.worker",
     "celery.concurrency.thread",
     "workers.celery_parts",
     "workers.cli",
+    "app.api.jobs",
 )
+# `SPT_NOENV`: a fork's title must not take the place of its environment, as others see it; see setproctitle.
+FOR_THE_NURSERY = {"PYTHONUNBUFFERED": "1", "SPT_NOENV": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Nursery:
     def __init__(self) -> None:
         self._server = subprocess.Popen(
             [sys.executable, "-m", __name__],
-            env={**plain_environ(), "PYTHONUNBUFFERED": "1"},
+            env={**plain_environ(), **FOR_THE_NURSERY},
             cwd=CHECKOUT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -78,8 +82,9 @@ class Nursery:
     def spawn(
         self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: int, owner: Owner | None
     ) -> Forked:
-        """Start the process; what `ManagedProcess` wants of its `spawn`."""
-        assert owner is None
+        """Start the process; what `ManagedProcess` wants of its `spawn`. Raises `OSError`."""
+        if owner is not None:
+            raise ValueError("a fork runs as the same user")
         return self._fork(argv, env=env, cwd=cwd, out=log, err=log)
 
     def run(
@@ -89,20 +94,24 @@ class Nursery:
         with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err:
             child = self._fork(argv, env=env, cwd=cwd, out=out.fileno(), err=err.fileno())
             try:
-                wait_until(child.has_ended, f"{argv} ends", timeout_s=timeout_s)
-            except AssertionError:
-                os.kill(child.pid, signal.SIGKILL)
-                raise
+                if not poll(child.has_ended, timeout_s):
+                    raise subprocess.TimeoutExpired(argv, timeout_s)
             finally:
+                if not child.has_ended():
+                    os.kill(child.pid, signal.SIGKILL)
                 status = child.wait()
-            said = [file.seek(0) or file.read().decode() for file in (out, err)]
+            for file in (out, err):
+                file.seek(0)
+            said = [file.read().decode() for file in (out, err)]
         return subprocess.CompletedProcess(argv, status, *said)
 
     def _fork(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked:
         python, dash_m, module, *arguments = argv
-        assert (python, dash_m) == (sys.executable, "-m")
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
+        if (python, dash_m) != (sys.executable, "-m"):
+            raise ValueError(f"not a module of this Python: {argv}")
+        into, out_of = self._server.stdin, self._server.stdout
+        if into is None or out_of is None:
+            raise ValueError("the nursery has no pipes")
         order = {
             "module": module,
             "arguments": arguments,
@@ -115,20 +124,28 @@ class Nursery:
         with self._turn:
             _prctl(PR_SET_CHILD_SUBREAPER, 1)
             try:
-                self._server.stdin.write(json.dumps(order) + "\n")
-                self._server.stdin.flush()
-                return Forked(int(self._server.stdout.readline()))
+                into.write(json.dumps(order) + "\n")
+                into.flush()
+                answer = out_of.readline()
             finally:
                 _prctl(PR_SET_CHILD_SUBREAPER, 0)
+        if not answer:
+            raise BrokenPipeError("the process that forks has ended")
+        return Forked(int(answer))
 
     def close(self) -> None:
         """End the process that forks; what it has forked goes on."""
         self._server.communicate()
 
 
+def quick_spawn() -> Spawn:
+    """How modules of this project are started: as forks, and plainly where there are none."""
+    return the_nursery().spawn if sys.platform == "linux" else spawn
+
+
 @functools.cache
 def the_nursery() -> Nursery:
-    """The one of this process, which lives as long as it does."""
+    """The one of this process, which lives as long as it does; it loads while its maker goes on."""
     nursery = Nursery()
     atexit.register(nursery.close)
     return nursery
@@ -156,6 +173,7 @@ def _become(order: Mapping[str, Any], files: Sequence[int]) -> None:
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
     sys.argv = [order["module"], *order["arguments"]]
+    setproctitle.setproctitle(" ".join(["python", "-m", *sys.argv]))
 
 
 def _fork(order: Mapping[str, Any]) -> bool:
@@ -183,10 +201,12 @@ def _fork(order: Mapping[str, Any]) -> bool:
 
 
 def _serve() -> None:
-    from workers.celery_app import TASK_MODULES
+    from workers.celery_app import TASK_MODULES  # noqa: PLC0415 - whoever only asks for forks needs it not
 
     for module in (*LOADED, *TASK_MODULES):
         importlib.import_module(module)
+    # It looks for the place of the title in memory, which it finds only before the environment has changed.
+    setproctitle.getproctitle()
     gc.freeze()
     for line in sys.stdin:
         order = json.loads(line)
