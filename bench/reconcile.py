@@ -10,11 +10,10 @@ In turns, and each with tokens of its own, the tokens are recorded by
   measured on fewer tokens (`one_by_one_tokens`) and multiplied.
 
 The ideal is what the calls alone would take when 16 threads make them without a pause. A token costs seven
-calls: the tracker, two posts, two sites and the registries of their domains. The one worker's threads are for
-the targets and for the job that hands them out, so 15 of 16 make calls, and 100 tokens take them seven
-rounds: with these numbers nothing gets below 1.14 of the ideal. Prints one JSON object.
+calls: the tracker, two posts, two sites and the registries of their domains. 100 tokens take 16 threads seven
+rounds, so with these numbers nothing gets below 1.12 of the ideal. Prints one JSON object.
 
-    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 3]
+    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 2]
 """
 
 from __future__ import annotations

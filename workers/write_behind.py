@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 # So many go out at once; a worker that has more waiting sends them in a few turns.
 BATCH_MAX = 200
 IDLE_S = 60.0
-# How long the first that waits is held for others to go with it: a task hands in the lease of its URL, that
-# of its token and its outcome within a few milliseconds.
-LINGER_S = 0.02
+# How long the first that waits is held for others to go with it. A task hands in the lease of its URL, that
+# of its token and its outcome within a few milliseconds, and other threads end theirs meanwhile.
+LINGER_S = 0.05
 
 Command = Sequence[str | int | bytes]
 

@@ -14,8 +14,8 @@ import logging
 from datetime import timedelta
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, abort, current_app, redirect, request, session, url_for
-from flask.sessions import SecureCookieSessionInterface
+from flask import Flask, Request, Response, abort, current_app, redirect, request, session, url_for
+from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 from flask_wtf.csrf import CSRFProtect  # type: ignore[import-untyped]
 from limits import parse
 from limits.storage import MemoryStorage
@@ -46,6 +46,12 @@ class ConsoleCookies(SecureCookieSessionInterface):
     """Flask's signed cookie with SHA-256, marked secure whenever the request itself came over TLS."""
 
     digest_method = staticmethod(hashlib.sha256)
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        """What the cookie holds. Requests of the API have none, and making what checks it costs time."""
+        if COOKIE_NAME not in request.cookies:
+            return self.session_class()
+        return super().open_session(app, request)
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002 (Flask's signature)
         """Whether the cookie may travel over TLS only."""

@@ -12,7 +12,7 @@ from tests.operator import Operator
 PARTS = ("valkey", "mongo", "sandbox", "migrate", "worker", "api")
 # Short times, so that a test can wait for what takes a minute in production.
 QUICK = {
-    "JOB_HEARTBEAT_TTL_MS": "2000",
+    "JOB_HEARTBEAT_TTL_MS": "4000",
     "JOB_GRACE_S": "2",
     "SOCIAL_RECORD_TOKEN_LOCK_TTL_MS": "2000",
     "SOCIAL_RECORD_RECONCILE_LOCK_TTL_MS": "2000",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from pydantic import BaseModel
@@ -12,7 +12,14 @@ from tests.conftest import FakeClock
 from workers.clock import Clock
 from workers.errors import BrokerUnavailable, InvalidInput, NotFound
 from workers.jobs.kinds import JobKind
-from workers.jobs.record import IdempotencyClaim, JobState, JobStore, alive_lease
+from workers.jobs.record import (
+    IdempotencyClaim,
+    JobRecord,
+    JobState,
+    JobStore,
+    KnownJob,
+    alive_lease,
+)
 from workers.jobs.service import AlreadyFinished, IdempotencyConflict, JobService, StoredResult
 from workers.leases import LeaseStore
 
@@ -72,6 +79,8 @@ def test_a_new_job_is_queued_and_has_one_message(jobs: JobService, messenger: St
     assert messenger.published == [job.record.id]
     seen = jobs.get(job.record.id)
     assert (seen.state, seen.record.kind, seen.record.request) == ("queued", "test.kind", {"limit": 3})
+    assert replace(seen.record, read_at=job.record.read_at) == job.record
+    assert job.state is JobState.QUEUED
 
 
 def test_a_job_that_ends_between_two_looks_is_told_with_its_last_progress(
@@ -160,8 +169,9 @@ def test_a_record_whose_answer_got_lost_is_written_again_and_published(
 ) -> None:
     claim = IdempotencyClaim(key="k", body_hash="h")
     for _ in range(2):
-        assert store.create("id-1", "test.kind", {}, expires_s=9, claim=claim) is None
-    assert store.create("id-2", "test.kind", {}, expires_s=9, claim=claim) == ("id-1", "h")
+        assert isinstance(store.create("id-1", "test.kind", {}, expires_s=9, claim=claim), JobRecord)
+    known = KnownJob(id="id-1", body_hash="h")
+    assert store.create("id-2", "test.kind", {}, expires_s=9, claim=claim) == known
 
 
 def test_a_job_that_failed_before_its_start_was_noted_has_failed(

@@ -19,7 +19,7 @@ from typing import Protocol
 from workers.clock import Budget, Clock
 from workers.errors import BrokerUnavailable, ConvergeError, InvalidInput, NotFound
 from workers.jobs.kinds import JobKind, RequestT
-from workers.jobs.record import IdempotencyClaim, JobRecord, JobState, JobStore
+from workers.jobs.record import IdempotencyClaim, JobRecord, JobState, JobStore, KnownJob
 
 # A finished job writes its record before Celery stores its result; this long the result may lag behind.
 RESULT_LAG = timedelta(seconds=10)
@@ -92,6 +92,8 @@ class JobService:
     ) -> Job:
         """Put a job on its queue, or return the one that stands under the idempotency key.
 
+        The new job is returned as it was put there; a worker may have begun it since.
+
         Raises `IdempotencyConflict` when that one has another body, and `BrokerUnavailable` when the
         message could not be published; then nothing of the job remains.
         """
@@ -101,18 +103,17 @@ class JobService:
             digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
             claim = IdempotencyClaim(key=idempotency_key, body_hash=digest)
         job_id = str(uuid.uuid4())
-        known = self._store.create(job_id, kind.name, body, expires_s=self._queue_expires_s, claim=claim)
-        if known is not None and claim is not None:
-            known_id, known_hash = known
-            if known_hash != claim.body_hash:
-                raise IdempotencyConflict(f"the key {claim.key!r} was used with another body")
-            return self.get(known_id)
+        created = self._store.create(job_id, kind.name, body, expires_s=self._queue_expires_s, claim=claim)
+        if isinstance(created, KnownJob):
+            if claim is None or created.body_hash != claim.body_hash:
+                raise IdempotencyConflict(f"the key {idempotency_key!r} was used with another body")
+            return self.get(created.id)
         try:
             self._messenger.publish(task=kind.task, job_id=job_id, request=body, queue=kind.queue)
         except BrokerUnavailable:
             self._store.discard(job_id, kind.name, claim)
             raise
-        return self.get(job_id)
+        return Job(record=created, state=JobState.QUEUED)
 
     def get(self, job_id: str) -> Job:
         """The job with its state, and its result or error when it has ended. Raises `NotFound`."""
