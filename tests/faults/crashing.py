@@ -5,7 +5,6 @@ The child is a real process with its own connections; it dies by SIGKILL, so not
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from pymongo.monitoring import (
 from redis import Redis
 
 from tests.conftest import make_settings
+from tests.forks import FORKS
 from workers.clock import Clock
 from workers.http.client import OutboundClient
 from workers.leases import LeaseStore
@@ -44,8 +44,6 @@ from workers.social_recording.url_collection import RecordingLimits, URLCollecto
 
 WRITES = ("insert", "update", "delete", "findAndModify", "bulkWrite")
 CHILD_TIMEOUT_S = 30
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 class When(StrEnum):
@@ -187,7 +185,7 @@ def _act(site: Site, address: str, what: str, number: int, when: When) -> None:
 
 def survives(site: Site, address: str, what: str, number: int, when: When) -> bool:
     """Let a child `record` or `retry`; whether it has come to its end instead of dying at that write."""
-    child = _context.Process(target=_act, args=(site, address, what, number, when))
+    child = FORKS.Process(target=_act, args=(site, address, what, number, when))
     child.start()
     child.join(CHILD_TIMEOUT_S)
     status = child.exitcode

@@ -6,7 +6,6 @@ is a real process with its own connections; it dies by SIGKILL, so nothing is co
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -21,13 +20,11 @@ from redis import Connection, ConnectionPool, Redis
 from sqlalchemy import Engine
 
 from tests.faults.crashing import CHILD_TIMEOUT_S, When
+from tests.forks import FORKS
 from tests.integration.funding_place import DB_TIMEOUT_MS, Channel, FundingPlace
 from workers.clock import Clock
 from workers.funding.database import open_database
 from workers.funding.purchases import Order
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 class HastyClock(Clock):
@@ -130,7 +127,7 @@ def _act(site: FundingSite, what: str, number: int, when: When) -> None:
 
 def survives(site: FundingSite, what: str, number: int, when: When) -> bool:
     """Let a child do `what`; whether it has come to its end instead of dying at that step."""
-    child = _context.Process(target=_act, args=(site, what, number, when))
+    child = FORKS.Process(target=_act, args=(site, what, number, when))
     child.start()
     child.join(CHILD_TIMEOUT_S)
     status = child.exitcode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from multiprocessing.context import ForkServerProcess
 from redis import Redis
 
 from tests.conftest import make_settings
+from tests.forks import FORKS
 from workers.clock import Budget, Clock
 from workers.http.client import OutboundClient
 from workers.social_recording.generators.apify.runs import RedisRunMemory
@@ -21,8 +21,6 @@ from workers.social_recording.object_graph import SocialObjectGraph
 from workers.social_recording.routing import route
 
 NEVER = 1000
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +64,6 @@ def _attempt(place: Place, url: str, dies_at: int) -> None:
 
 def start_attempt(place: Place, url: str, *, dies_at: int = NEVER) -> ForkServerProcess:
     """One attempt in a process of its own."""
-    child = _context.Process(target=_attempt, args=(place, url, dies_at))
+    child = FORKS.Process(target=_attempt, args=(place, url, dies_at))
     child.start()
     return child

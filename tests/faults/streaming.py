@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -10,14 +9,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from tests.conftest import make_settings
+from tests.forks import FORKS
 from workers.services import open_stream
 from workers.social_recording.live import LiveRequests
 from workers.social_recording.stream import StreamConsumer
 from workers.social_recording.stream_broker import LiveMessage, StreamSession
 
 CHILD_TIMEOUT_S = 30
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 SETTINGS = ("BROKER_URL", "RESULT_BACKEND_URL", "REDIS_URL")
 
 
@@ -65,7 +63,7 @@ def consume_and_die(
     environ: Mapping[str, str], moment: Moment, *, is_acknowledged_first: bool = False
 ) -> None:
     """Let a child consume until it has killed itself."""
-    child = _context.Process(target=_consume, args=(dict(environ), moment, is_acknowledged_first))
+    child = FORKS.Process(target=_consume, args=(dict(environ), moment, is_acknowledged_first))
     child.start()
     child.join(CHILD_TIMEOUT_S)
     status = child.exitcode

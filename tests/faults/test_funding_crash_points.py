@@ -43,6 +43,8 @@ class Scene:
 
         Whatever others can see is a step, so after any other one is the same as before the next.
         """
+        # One that comes to its end also leaves the scripts in Redis, so that all take the same steps.
+        assert survives(self._fresh(prepare), what, ENOUGH_STEPS, When.BEFORE)
         for number in range(1, ENOUGH_STEPS):
             site = self._fresh(prepare)
             if survives(site, what, number, When.BEFORE):

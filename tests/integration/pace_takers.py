@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 
 from redis import Redis
 
+from tests.forks import FORKS
 from tests.integration.permit_takers import CHILD_TIMEOUT_S, Permit
 from tests.solana_node import ENDPOINT
 from workers.clock import Clock
 from workers.solana_backfill.pacer import Pacer
 from workers.solana_backfill.schedule import EndpointSchedule
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +35,10 @@ class Pacing:
 
 def take_in_processes(pacing: Pacing, processes: int) -> list[Permit]:
     """Let so many processes begin at the same moment; return the starts of all of them."""
-    barrier = _context.Barrier(processes)
-    pipes = [_context.Pipe(duplex=False) for _ in range(processes)]
+    barrier = FORKS.Barrier(processes)
+    pipes = [FORKS.Pipe(duplex=False) for _ in range(processes)]
     children = [
-        _context.Process(target=_child, args=(pacing, number, barrier, sender))
+        FORKS.Process(target=_child, args=(pacing, number, barrier, sender))
         for number, (_, sender) in enumerate(pipes)
     ]
     for child in children:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
+from tests.forks import FORKS
 from workers.clock import Budget, Clock
 from workers.http.limiter import SourceLimiter
 from workers.social_recording.routing import registrable_domain
@@ -25,8 +26,6 @@ from workers.source_limits import SourceLimit
 SOURCE = "github"
 URL = "https://api.github.com/users/a"
 CHILD_TIMEOUT_S = 30
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +54,10 @@ class Taking:
 
 def take_in_processes(taking: Taking, processes: int) -> list[Permit]:
     """Let so many processes begin at the same moment; return the permits of all of them."""
-    barrier = _context.Barrier(processes)
-    pipes = [_context.Pipe(duplex=False) for _ in range(processes)]
+    barrier = FORKS.Barrier(processes)
+    pipes = [FORKS.Pipe(duplex=False) for _ in range(processes)]
     children = [
-        _context.Process(target=_child, args=(taking, number, barrier, sender))
+        FORKS.Process(target=_child, args=(taking, number, barrier, sender))
         for number, (_, sender) in enumerate(pipes)
     ]
     for child in children:
@@ -75,7 +74,7 @@ def take_in_processes(taking: Taking, processes: int) -> list[Permit]:
 
 def die_with_a_permit(taking: Taking) -> None:
     """Let a process take a permit and be gone before it gives it back."""
-    child = _context.Process(target=_die_holding, args=(taking,))
+    child = FORKS.Process(target=_die_holding, args=(taking,))
     child.start()
     child.join(CHILD_TIMEOUT_S)
     assert child.exitcode == 9
