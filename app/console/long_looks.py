@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from flask import Flask, current_app, g
 
 from workers.clock import Clock
+from workers.errors import ConvergeError
 from workers.latest_look import LatestLook, Seen
 from workers.services import JobAccess
 
@@ -33,11 +35,16 @@ T = TypeVar("T")
 
 
 class ListsSeen:
-    """The lists that were looked at last, each under the question that it answers; `LISTS_MAX` of them."""
+    """The lists that were looked at last, each under the question that it answers; `LISTS_MAX` of them.
+
+    They are looked at in turn. Side by side none would be there sooner, and short questions to the same
+    store, such as for one token, would hardly get between them.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._guard = threading.Lock()
+        self._turn = threading.Lock()
         self._looks: OrderedDict[tuple[object, ...], LatestLook[Any]] = OrderedDict()
 
     def of(self, key: tuple[object, ...], look: Callable[[], T]) -> LatestLook[T]:
@@ -45,11 +52,18 @@ class ListsSeen:
         with self._guard:
             found = self._looks.pop(key, None)
             if found is None:
-                found = LatestLook(look, self._clock, good_for_s=GOOD_FOR_S, rest=REST)
+                found = LatestLook(self._in_turn(look), self._clock, good_for_s=GOOD_FOR_S, rest=REST)
             self._looks[key] = found
             while len(self._looks) > LISTS_MAX:
                 self._looks.popitem(last=False)
             return found
+
+    def _in_turn(self, look: Callable[[], T]) -> Callable[[], T]:
+        def look_in_turn() -> T:
+            with self._turn:
+                return look()
+
+        return look_in_turn
 
 
 class SignOfLife:
@@ -75,6 +89,7 @@ def list_seen(key: tuple[object, ...], look: Callable[[], T]) -> Seen[T] | None:
 
     Raises what the look raised, and `RetryableError` when the store is away.
     """
+    hear_from_the_store()
     lists: ListsSeen = current_app.extensions[_LISTS]
     seen = lists.of(key, look).latest(wait_s=time_left_s())
     if seen is None:
@@ -86,6 +101,12 @@ def expect_sign_of_life() -> None:
     """Raise `RetryableError` when the store gave none: it is away, and not just slow."""
     sign: SignOfLife = current_app.extensions[_SIGN_OF_LIFE]
     sign.expect()
+
+
+def hear_from_the_store() -> None:
+    """Have a first sign of life, if there was none, before a long look keeps the store busy."""
+    with suppress(ConvergeError):
+        expect_sign_of_life()
 
 
 def time_left_s() -> float:

@@ -17,7 +17,7 @@ from app.console.blueprint import blueprint, page, status_and_code
 from app.console.history_charts import HOURS, chart_of_calls, chart_of_jobs, chart_of_paid_calls
 from app.console.job_history import without_rows
 from app.console.jobs import available_forms, headline, recent_jobs
-from app.console.long_looks import expect_sign_of_life, time_left_s
+from app.console.long_looks import expect_sign_of_life, hear_from_the_store, time_left_s
 from app.console.upcoming import Upcoming, upcoming
 from app.process import this_process
 from celeryconfig import SCHEDULE
@@ -78,6 +78,7 @@ def home() -> AnyResponse:
 def overview() -> Response:
     """Everything at a glance."""
     access = this_process().access
+    hear_from_the_store()
     access.overview.begin()
     _history_of_jobs().begin()
     values = {**_current(), **_next(), **_urls(), **_past(), "forms": available_forms(access)}
