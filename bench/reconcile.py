@@ -13,7 +13,7 @@ The ideal is what the calls alone would take when 16 threads make them without a
 calls: the tracker, two posts, two sites and the registries of their domains. 100 tokens take 16 threads seven
 rounds, so with these numbers nothing gets below 1.12 of the ideal. Prints one JSON object.
 
-    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 2]
+    python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--latency-ms", type=int, default=200)
     parser.add_argument("--threads", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(json.dumps(measure(options.tokens, options.latency_ms, options.threads, options.rounds)))
 

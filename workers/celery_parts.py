@@ -94,7 +94,8 @@ class TaskPool(thread.TaskPool):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        routes = self.app.conf.task_routes
+        # An app of somebody else may have none.
+        routes: dict[str, dict[str, str]] = self.app.conf.task_routes or {}
         self._job_names = frozenset(name for name, route in routes.items() if route["queue"] == JOBS_QUEUE)
         self.job_executor = ThreadPoolExecutor(self.limit, thread_name_prefix="job")
 
