@@ -23,7 +23,7 @@ from tests.integration.recording_place import (
 from tests.integration.test_job_service import KIND, Request, StandInMessenger
 from workers.clock import Clock
 from workers.errors import TargetGone
-from workers.jobs.record import IdempotencyClaim, JobStore
+from workers.jobs.record import IdempotencyClaim, JobRecord, JobStore, KnownJob
 from workers.jobs.service import JobService
 from workers.leases import KEY_PREFIX, Lease
 from workers.social_graph.token import Token, TokenRepository, TokenSocialURL
@@ -172,15 +172,14 @@ class LookThenCreate(JobStore):
 
     def create(
         self, job_id: str, kind: str, request: Any, *, expires_s: int, claim: IdempotencyClaim | None
-    ) -> tuple[str, str] | None:
+    ) -> JobRecord | KnownJob:
         assert claim is not None
         known = self._plain.get(f"naive:{claim.key}")
         self._everybody_looked()
         if isinstance(known, bytes):
-            return known.decode(), claim.body_hash
+            return KnownJob(id=known.decode(), body_hash=claim.body_hash)
         self._plain.set(f"naive:{claim.key}", job_id)
-        super().create(job_id, kind, request, expires_s=expires_s, claim=None)
-        return None
+        return super().create(job_id, kind, request, expires_s=expires_s, claim=None)
 
 
 def send_at_once(store: JobStore, clock: FakeClock) -> tuple[int, int]:
