@@ -40,7 +40,6 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 LOADED = (
     "celery.bin.celery",
     "celery.apps.worker",
-    "celery.concurrency.thread",
     "workers.celery_parts",
     "workers.cli",
     "app.api.jobs",

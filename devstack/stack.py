@@ -240,13 +240,17 @@ class Stack:
 
     def _start_together(self, starts: Sequence[Callable[[], ManagedProcess | None]]) -> None:
         """Start several at once; when one fails, the others are there to be stopped."""
+        started: list[ManagedProcess | None] = [None] * len(starts)
 
-        def start_one(start: Callable[[], ManagedProcess | None]) -> None:
-            process = start()
-            if process is not None:
-                self._add(process)
+        def start_one(place: int) -> None:
+            started[place] = starts[place]()
 
-        _at_once([partial(start_one, start) for start in starts])
+        try:
+            _at_once([partial(start_one, place) for place in range(len(starts))])
+        finally:
+            for process in started:
+                if process is not None:
+                    self._add(process)
 
     def _worker(self, number: int, threads: int) -> ManagedProcess:
         return programs.worker(f"worker-{number}", self.environ, self.logs, threads=threads)

@@ -439,7 +439,7 @@ def test_the_stack_starts_the_chosen_parts_and_leaves_nothing_behind(tmp_path: P
         pids = [process.pid for process in stack.processes.values()]
         ports = [stack.valkey.port, stack.mongo.port, stack.postgres.port, stack.sandbox.port]
         folder = stack.folder
-        assert set(stack.processes) == {"valkey", "mongo", "postgres", "sandbox"}
+        assert list(stack.processes) == ["valkey", "mongo", "postgres", "sandbox"]
         assert requests.get(f"{stack.sandbox_url}/_sandbox/ready", timeout=5).ok
         assert stack.environ["MONGO_URL"] == stack.mongo.url
         assert stack.environ["REDIS_URL"] == stack.valkey.url_of(2)

@@ -224,11 +224,10 @@ class JobStore:
         keys = [(KEY_PREFIX + job_id, LEASE_PREFIX + alive_lease(job_id)) for job_id in job_ids]
         with _reachable():
             now_ms, *answers = self._look(keys=list(chain.from_iterable(keys)))
+        read_at = _moment(now_ms)
         found = zip(job_ids, answers[::2], answers[1::2], strict=True)
         return [
-            _from_fields(
-                job_id, dict(zip(fields[::2], fields[1::2], strict=True)), bool(alive), _moment(now_ms)
-            )
+            _from_fields(job_id, dict(zip(fields[::2], fields[1::2], strict=True)), bool(alive), read_at)
             for job_id, fields, alive in found
             if fields
         ]
