@@ -32,8 +32,8 @@ from typing import Any
 import requests
 
 from bench.fan_out_work import CHORD_BROKER, CHORD_RESULTS, DRAMATIQ_BROKER, END, START, Script, record
+from devstack.folders import CHECKOUT
 from devstack.processes import ManagedProcess
-from devstack.programs import CHECKOUT
 from devstack.sandbox.client import SandboxClient
 from devstack.sandbox.tokens import Token, make_token
 from devstack.stack import Stack

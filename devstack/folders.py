@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+CHECKOUT = Path(__file__).resolve().parents[1]
 FOLDER = ".devstack"
 KEPT = "up"
 FRESH_PREFIX = "run-"

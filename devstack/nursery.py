@@ -32,11 +32,11 @@ from typing import Any
 import setproctitle
 
 from devstack.die_with_parent import PR_SET_PDEATHSIG
+from devstack.folders import CHECKOUT
 from devstack.processes import Owner, Spawn, poll, spawn
 from devstack.server import plain_environ
 
 PR_SET_CHILD_SUBREAPER = 36
-CHECKOUT = Path(__file__).resolve().parents[1]
 LOADED = (
     "celery.bin.celery",
     "celery.apps.worker",

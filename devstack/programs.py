@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from devstack.folders import CHECKOUT
 from devstack.nursery import quick_spawn
 from devstack.ports import LOOPBACK
 from devstack.processes import ManagedProcess, run_to_end
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 MIGRATE_TIMEOUT_S = 60.0
 START_DEADLINE_S = 60.0
 PROBE_TIMEOUT_S = 2.0

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from devstack.folders import InUse
+from devstack.folders import CHECKOUT, InUse
 from devstack.processes import StartFailed
-from devstack.programs import CHECKOUT
 from devstack.stack import FLOWER_USER, Stack
 
 # The sandbox lets everybody in who shows a key. They are used when somebody turns paid calls on.

@@ -28,13 +28,12 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from devstack import programs
-from devstack.folders import DataFolder, abandoned, open_fresh, open_kept
+from devstack.folders import CHECKOUT, DataFolder, abandoned, open_fresh, open_kept
 from devstack.mongo import MongoServer
 from devstack.nursery import quick_spawn
 from devstack.ports import LOOPBACK, start_on_free_port
 from devstack.postgres import PostgresServer
 from devstack.processes import ManagedProcess, poll
-from devstack.programs import CHECKOUT
 from devstack.sandbox.process import SandboxServer
 from devstack.server import Server, plain_environ
 from devstack.valkey import ValkeyServer

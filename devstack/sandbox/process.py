@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+from devstack.folders import CHECKOUT
 from devstack.ports import LOOPBACK
 from devstack.processes import ManagedProcess
 from devstack.sandbox.__main__ import TRACKER_KEY
@@ -28,7 +29,6 @@ SOLANA_ENDPOINT = {
     "maxConcurrentRequests": 16,
     "pauseAfterRateLimitMs": 500,
 }
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class SandboxServer(Server):
