@@ -139,9 +139,9 @@ def test_after_a_night_without_workers_one_sweep_runs(
     """Ticks of hours ago, which have expired, and ticks of just now wait on the queue."""
     old = [line.send(expires=datetime.now(UTC) - timedelta(hours=hours)) for hours in range(1, 5)]
     with beat(stack, tmp_path) as process:
-        wait_until(lambda: ticks_sent(process) >= 5, "five fresh ticks", timeout_s=START_S)
-    fresh = ticks_sent(process)
-    assert len(line) == len(old) + fresh
+        wait_until(lambda: len(line) >= len(old) + 5, "five fresh ticks", timeout_s=START_S)
+    # Not what beat's log says: it names a tick before sending it, and may be stopped between the two.
+    fresh = len(line) - len(old)
     worker = crew.hire(threads=8, **ON)
     wait_until(lambda: ticks_done(worker) >= fresh, "all ticks are over", timeout_s=START_S)
     assert len(line) == 0
