@@ -6,8 +6,14 @@ import os
 from collections.abc import Sequence
 
 from celery import Celery, chord
+from celery.concurrency import ALIASES as CONCURRENCY_ALIASES  # type: ignore[attr-defined]
+from kombu.transport import TRANSPORT_ALIASES
 
 from bench.fan_out_work import CHORD_BROKER, CHORD_RESULTS, RESULT_TIMEOUT_S, record
+
+# With the recorder came our parts of Celery and kombu; this worker has their own.
+CONCURRENCY_ALIASES["threads"] = "celery.concurrency.thread:TaskPool"
+TRANSPORT_ALIASES["redis"] = "kombu.transport.redis:Transport"
 
 app = Celery("chord", broker=os.environ[CHORD_BROKER], backend=os.environ[CHORD_RESULTS])
 

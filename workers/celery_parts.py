@@ -81,10 +81,12 @@ class SparingConsumer(Consumer):
 
 
 class TaskPool(thread.TaskPool):
-    """The threads pool, with as many threads again for jobs.
+    """The threads pool, with half as many threads again for targets, and as many again for jobs.
 
-    A job waits for the targets that it has handed out. On a thread of the pool it would be one target less
-    that is worked on, and jobs on all of them would wait for each other.
+    `-c` is how many calls targets make at once, which `CallSlots` sees to; `worker_concurrency` in the app's
+    configuration tells it. A target that waits for a store makes no call, and on one of the further threads
+    another does meanwhile. A job waits for the targets that it has handed out. On a thread of the pool it
+    would be one target less that is worked on, and jobs on all of them would wait for each other.
     """
 
     # All are the parent's; its type stubs know none of them.
@@ -92,12 +94,15 @@ class TaskPool(thread.TaskPool):
     executor: ThreadPoolExecutor
     app: Any
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, limit: int, *args: Any, **kwargs: Any) -> None:
+        # The limit is also what the consumer goes by when it takes messages from the broker.
+        super().__init__(limit + limit // 2, *args, **kwargs)
+        # Celery keeps what its command line says to itself.
+        self.app.conf.worker_concurrency = limit
         # An app of somebody else may have none.
         routes: dict[str, dict[str, str]] = self.app.conf.task_routes or {}
         self._job_names = frozenset(name for name, route in routes.items() if route["queue"] == JOBS_QUEUE)
-        self.job_executor = ThreadPoolExecutor(self.limit, thread_name_prefix="job")
+        self.job_executor = ThreadPoolExecutor(limit, thread_name_prefix="job")
 
     def on_apply(  # type: ignore[override]
         self,

@@ -30,6 +30,7 @@ from workers.funding.assembly import FundingAccess, FundingWork
 from workers.funding.job_kinds import FUNDING_RECONCILE
 from workers.http.client import OutboundClient
 from workers.http.limiter import SourceLimiter
+from workers.http.slots import CallSlots
 from workers.jobs.fan_out import FanOutLimits, MemberDesk
 from workers.jobs.messenger import CeleryMessenger
 from workers.jobs.probe import WorkerProbe
@@ -215,9 +216,11 @@ def open_stream(settings: Settings, ending: threading.Event) -> StreamConsumer:
 
 
 class Services:
-    """What a worker process needs."""
+    """What a worker process needs. With `calls_max`, its targets have at most so many calls open at once."""
 
-    def __init__(self, settings: Settings, messenger: CeleryMessenger, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, messenger: CeleryMessenger, clock: Clock, *, calls_max: int | None = None
+    ) -> None:
         self.settings = settings
         self.shutdown = threading.Event()
         self.redis = redis = connect_redis(settings, retries=3)
@@ -232,8 +235,10 @@ class Services:
         limiter = SourceLimiter.of(
             settings, redis, domain_of=registrable_domain, write_behind=self.write_behind
         )
-        http = OutboundClient(settings, clock, limiter=limiter, meter=meter)
-        tracker = TrackerClient(http, settings)
+        slots = None if calls_max is None else CallSlots(calls_max)
+        http = OutboundClient(settings, clock, limiter=limiter, slots=slots, meter=meter)
+        # Jobs do not wait for their own targets.
+        job_http = OutboundClient(settings, clock, limiter=limiter, meter=meter)
         limits = RecordingLimits(
             budget_s=settings.job_target_budget_s,
             token_lease_ttl_ms=settings.social_record_token_lock_ttl_ms,
@@ -273,7 +278,7 @@ class Services:
         self.desk = MemberDesk(redis, leases, process_ttl_ms=settings.job_heartbeat_ttl_ms)
         self.recorder = TokenRecorder(
             leases=leases,
-            tracker=tracker,
+            tracker=TrackerClient(http, settings),
             tokens=tokens,
             links=TokenLinkRepository(database, clock),
             collector=collector,
@@ -286,7 +291,12 @@ class Services:
             leases=leases, tokens=tokens, collector=collector, clock=clock, limits=limits, meter=meter
         )
         self.reconcile = Reconcile(
-            redis=redis, tracker=tracker, tokens=tokens, messenger=messenger, clock=clock, limits=fan_out
+            redis=redis,
+            tracker=TrackerClient(job_http, settings),
+            tokens=tokens,
+            messenger=messenger,
+            clock=clock,
+            limits=fan_out,
         )
         self.retry = Retry(
             redis=redis,
@@ -298,13 +308,13 @@ class Services:
             backoff_factor=settings.social_record_retry_backoff_factor,
         )
         self.sweep = RetrySweep(redis=redis, jobs=access.jobs, clock=clock, settings=settings)
-        self.backfill = build_backfill(settings, redis=redis, database=database, clock=clock, http=http)
+        self.backfill = build_backfill(settings, redis=redis, database=database, clock=clock, http=job_http)
         self.funding = FundingWork(
             settings,
             redis=redis,
             clock=clock,
             leases=leases,
-            http=http,
+            http=job_http,
             messenger=messenger,
             store=access.store,
             jobs=access.jobs,
@@ -320,7 +330,13 @@ class Services:
 
 @functools.cache
 def _build_services() -> Services:
-    return Services(read_settings(), CeleryMessenger(worker_celery), Clock())
+    return Services(
+        read_settings(),
+        CeleryMessenger(worker_celery),
+        Clock(),
+        # Known where the pool of `workers.celery_parts` runs the tasks.
+        calls_max=worker_celery.conf.worker_concurrency,
+    )
 
 
 _building = threading.Lock()

@@ -192,6 +192,21 @@ def test_a_worker_of_one_thread_does_a_job_and_its_targets(operator: Operator, c
     assert operator.meta("reconcile")["recorded"] == 2
 
 
+def test_a_worker_takes_up_half_as_many_targets_again_as_it_makes_calls(
+    operator: Operator, crew: Crew
+) -> None:
+    operator.set_tokens(sites(10))
+    operator.sandbox.set_faults({"route": "by-addresses", "latency_ms": 10_000})
+    crew.hire(threads=4)
+    operator.start("reconcile")
+    wait_until(
+        lambda: sum(name.startswith("social-record:") for name in leases_of(operator)) == 6,
+        "six are taken up",
+    )
+    wait_until(lambda: operator.calls().matching("by-addresses") >= 4, "four are asked about")
+    assert operator.calls().matching("by-addresses") == 4
+
+
 def test_a_job_on_the_only_thread_of_celerys_own_pool_waits_for_its_targets_in_vain(
     operator: Operator, crew: Crew
 ) -> None:

@@ -138,7 +138,7 @@ def test_after_a_night_without_workers_one_sweep_runs(
 ) -> None:
     """Ticks of hours ago, which have expired, and ticks of just now wait on the queue."""
     old = [line.send(expires=datetime.now(UTC) - timedelta(hours=hours)) for hours in range(1, 5)]
-    with beat(stack, tmp_path) as process:
+    with beat(stack, tmp_path):
         wait_until(lambda: len(line) >= len(old) + 5, "five fresh ticks", timeout_s=START_S)
     # Not what beat's log says: it names a tick before sending it, and may be stopped between the two.
     fresh = len(line) - len(old)

@@ -30,6 +30,7 @@ from workers.http.limiter import SourceLimiter
 from workers.http.messages import Destination, LargeBody, Redirects, Request, Response
 from workers.http.redaction import Redactor
 from workers.http.retry import HINT_WAITED_FOR_MAX_S, pause_s
+from workers.http.slots import CallSlots
 from workers.http.tally import CallTally
 from workers.http.transport import DialedAdapter
 from workers.settings import Settings
@@ -115,7 +116,7 @@ class OutboundClient:
     The base URLs of the configured services are trusted: they may lie inside our network, but only for a
     request whose destination is a service. A stranger's URL that happens to name one is refused. With
     `HTTP_SITE_RELAY_URL` (sandboxes), every request to another origin goes to the relay instead. Without a
-    `limiter` nothing is counted, which is for tests of single calls.
+    `limiter` nothing is counted, which is for tests of single calls; without `slots` every thread may call.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class OutboundClient:
         clock: Clock,
         *,
         limiter: SourceLimiter | None = None,
+        slots: CallSlots | None = None,
         meter: Meter | None = None,
         site_ports: frozenset[int] = WEB_PORTS,
         resolve: Resolve = resolve_by_system,
@@ -131,6 +133,7 @@ class OutboundClient:
     ) -> None:
         self._clock = clock
         self._limiter = limiter
+        self._slots = slots
         self._tally = CallTally(meter or Meter(clock), clock)
         self._user_agent = settings.http_user_agent
         self._limits = _CallLimits.of(settings)
@@ -147,8 +150,9 @@ class OutboundClient:
         """Ask, follow redirects, and repeat as the request's policy says; return the last answer.
 
         `on_call` is told right before each call on the wire. An answer of any status is returned, except one
-        that asks for a longer wait than an attempt may spend. A wait for a permit takes of the budget, not of
-        the call's own time; a call that gets none is not made, and `on_call` hears nothing of it.
+        that asks for a longer wait than an attempt may spend. A wait for a slot or a permit takes of the
+        budget, not of the call's own time; a call that gets none is not made, and `on_call` hears nothing
+        of it.
 
         Raises `FetchFailed` (`rate_limited` also when there was no permit, `lock_unavailable` when nobody can
         tell), `TargetGone` (`dns_nxdomain`), `UnsafeAddress`, or `BudgetExceeded` when the time was used up
@@ -263,7 +267,8 @@ class OutboundClient:
         adapter = self._adapter(is_trusted=hop.is_trusted)
         prepared = _prepared(request, hop.wire_url, self._headers(request, hop))
         asked_at = self._clock.monotonic()
-        with self._tally.permit(request.source, self._permit(call, hop)):
+        # The slot first: who waits with a permit in hand would call later than its source was promised.
+        with self._slot(call), self._tally.permit(request.source, self._permit(call, hop)):
             call.ends_at += self._clock.monotonic() - asked_at
             call.check()
             timeout = self._set_bounds(adapter, request, call.left_s)
@@ -293,6 +298,9 @@ class OutboundClient:
             elapsed_s=self._clock.monotonic() - started_at,
             is_cut=is_cut,
         )
+
+    def _slot(self, call: _Call) -> AbstractContextManager[None]:
+        return nullcontext() if self._slots is None else self._slots.hold(call.budget)
 
     def _permit(self, call: _Call, hop: _Hop) -> AbstractContextManager[None]:
         """Wait for the right to ask, which is given back when the answer is read."""
