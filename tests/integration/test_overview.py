@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from devstack.sandbox.tokens import address_of
 from tests.conftest import FakeClock, make_settings
 from tests.integration.recording_place import RecordingPlace, failed_url, new_site, place, sandbox
 from tests.integration.social_graph_server import CommandLog, command_log, graph_database, logged_database
@@ -164,14 +165,17 @@ def test_a_store_without_tokens_counts_nothing(overview: Overview) -> None:
 def test_counting_reads_the_store_once_in_half_a_minute(
     overview: Overview, command_log: CommandLog, clock: FakeClock
 ) -> None:
+    with command_log.counted() as once:
+        overview.counts(wait_s=WAIT_S)
+    assert set(once) == {"aggregate"}
     with command_log.counted() as names:
         for _ in range(5):
             overview.counts(wait_s=WAIT_S)
-    assert names == ["aggregate"]
+    assert names == []
     clock.advance(30)
     with command_log.counted() as names:
         overview.counts(wait_s=WAIT_S)
-    assert names == ["aggregate"]
+    assert names == once
 
 
 def test_a_store_that_is_away_is_told_as_soon_as_it_is_known(clock: FakeClock) -> None:
@@ -203,13 +207,13 @@ def test_waiting_urls_come_in_the_order_of_the_retry_on_pages_that_do_not_overla
 
 
 def test_finished_urls_come_by_their_token_on_pages_that_do_not_overlap(
-    tokens: TokenRepository, overview: Overview, monkeypatch: pytest.MonkeyPatch
+    tokens: TokenRepository, overview: Overview
 ) -> None:
-    monkeypatch.setattr("workers.social_graph.token.survey.TOKENS_PER_BATCH", 20)
-    for number in range(90):
+    addresses = sorted(address_of("finished", str(number)) for number in range(90))
+    for number, address in enumerate(addresses):
         store(
             tokens,
-            f"t{number:03}",
+            address,
             element(f"https://b{number:03}.org/", FetchStatus.OK),
             element(f"https://a{number:03}.org/", FetchStatus.OK if number % 2 else FetchStatus.ERROR),
         )
@@ -222,22 +226,32 @@ def test_finished_urls_come_by_their_token_on_pages_that_do_not_overlap(
         assert all_pages(overview, FetchStatus.OK, limit=limit) == expected
 
 
-def test_a_page_looks_at_a_bounded_number_of_tokens(
-    tokens: TokenRepository,
-    overview: Overview,
-    command_log: CommandLog,
-    monkeypatch: pytest.MonkeyPatch,
+def test_all_tokens_are_counted_and_ordered_wherever_their_addresses_lie(
+    tokens: TokenRepository, overview: Overview
 ) -> None:
-    monkeypatch.setattr("workers.social_graph.token.survey.TOKENS_PER_PAGE_MAX", 20)
-    monkeypatch.setattr("workers.social_graph.token.survey.TOKENS_PER_BATCH", 10)
+    odd = ["0", "1", "l", "zzzz", "zzzzz", "~", "\u00e9", "\U0001f600"]
+    addresses = odd + [address_of("everywhere", str(number)) for number in range(60)]
+    for number, address in enumerate(addresses):
+        at = NOW - timedelta(minutes=number * 7 % 60)
+        store(tokens, address, element(f"https://a{number}.org/", FetchStatus.ERROR, at=at))
+    in_order = [each.url for each in tokens.iterate_retryable_urls([FetchStatus.ERROR])]
+    assert all_pages(overview, FetchStatus.ERROR, limit=10) == in_order
+    counts, expected = overview.counts(wait_s=WAIT_S), overview.forecast(wait_s=WAIT_S)
+    assert counts is not None
+    assert expected is not None
+    assert counts.value.number() == expected.value.looked_at == len(addresses) == len(in_order)
+
+
+def test_a_page_by_token_looks_no_further_than_it_must(
+    tokens: TokenRepository, overview: Overview, command_log: CommandLog
+) -> None:
     for number in range(60):
-        url = "https://x.com/a" if number == 55 else f"https://a{number}.org/"
-        store(tokens, f"t{number:02}", element(url, FetchStatus.OK))
-    with command_log.counted() as names:
-        page = overview.list_urls(FetchStatus.OK, platform=Platform.X, limit=10)
-    assert (urls_of(page), len(names)) == ([], 2)
-    assert page.next_from is not None
-    assert all_pages(overview, FetchStatus.OK, limit=10, platform=Platform.X) == ["https://x.com/a"]
+        store(tokens, address_of("many", str(number)), element(f"https://a{number}.org/", FetchStatus.OK))
+    with command_log.counted() as some:
+        assert len(overview.list_urls(FetchStatus.OK, limit=3).rows) == 3
+    with command_log.counted() as every:
+        assert len(overview.list_urls(FetchStatus.OK, limit=60).rows) == 60
+    assert len(some) < len(every)
 
 
 def test_a_list_can_be_narrowed_to_a_reason(tokens: TokenRepository, overview: Overview) -> None:

@@ -23,7 +23,7 @@ from workers.clock import Clock, from_iso, to_iso
 from workers.errors import InvalidInput
 from workers.latest_look import LatestLook, Seen
 from workers.mongo import MongoDatabase
-from workers.social_graph.token import RetryableURL, Token, TokenRepository, TokenSocialURL
+from workers.social_graph.token import RetryableURL, Token, TokenSocialURL
 from workers.social_graph.token.survey import HostChoice, URLCount, URLFilter, URLPage, URLPlace, URLSurvey
 from workers.social_graph.vocabulary import RETRYABLE_STATUSES, FetchStatus, ObjectKind, Platform
 from workers.social_recording.due import RetryInterval
@@ -72,8 +72,8 @@ class URLCounts:
         """Sum up what was counted by host."""
         sums = Counter[tuple[Platform, FetchStatus, str | None]]()
         for each in counts:
-            platform = Platform.WEB if each.host is None else _PLATFORM_BY_HOST[each.host]
-            sums[platform, each.status, each.reason] += each.urls
+            host, status, reason = each.group
+            sums[Platform.WEB if host is None else _PLATFORM_BY_HOST[host], status, reason] += each.urls
         return cls(groups=tuple((*key, urls) for key, urls in sums.items()))
 
     def number(self, platform: Platform | None = None, *statuses: FetchStatus) -> int:
@@ -116,7 +116,7 @@ _ENDS = (
 class Forecast:
     """How many URLs are due when. `NEVER` is for those that nobody can be asked about as things are.
 
-    With `is_cut_short` the URLs that were tried last were not looked at.
+    With `is_cut_short` there are more, which were not looked at.
     """
 
     urls: Counter[DueIn] = field(default_factory=Counter)
@@ -195,8 +195,7 @@ class Overview:
         interval: RetryInterval,
         max_attempts: int,
     ) -> None:
-        self._tokens = TokenRepository(database, clock)
-        self._survey = URLSurvey(database)
+        self._survey = URLSurvey(database, clock)
         self._stored = StoredObjects(database, clock)
         self._obstacle_to = obstacle_to
         self._interval = interval
@@ -288,7 +287,7 @@ class Overview:
 
     def _look_ahead(self) -> Forecast:
         return forecast(
-            self._tokens.iterate_retryable_urls(RETRYABLE_STATUSES),
+            self._survey.iterate_waiting(RETRYABLE_STATUSES),
             is_processable=lambda url: self._obstacle_to(url) is None,
             due_at=self._interval.due_at,
             now=self._clock.now(),

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import base64
 import binascii
+import heapq
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from bson import ObjectId
 
-from workers.clock import from_iso, to_iso
+from workers.clock import Clock, from_iso, to_iso
 from workers.errors import InvalidInput
 from workers.mongo import Document, MongoDatabase
 from workers.social_graph.token.model import RetryableURL, Token
-from workers.social_graph.token.repository import COLLECTION, URLS_PER_BATCH
+from workers.social_graph.token.repository import COLLECTION
+from workers.social_graph.token.stretches import stretches
 from workers.social_graph.vocabulary import FetchStatus
 from workers.store_errors import translated
-
-# So many tokens at most are looked at for one page of URLs that do not wait for a retry.
-TOKENS_PER_PAGE_MAX = 2000
-TOKENS_PER_BATCH = 200
 
 # How far back the newest tokens are looked for, one stretch after the other; behind the last one everywhere.
 STRETCHES = tuple(timedelta(minutes=8**power) for power in range(8))
@@ -45,13 +44,18 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class URLCount:
-    """How many URLs have this host, status and reason; `host` is None for all that are not asked for."""
+class URLGroup(NamedTuple):
+    """URLs with this host, status and reason; `host` is None for all that are not asked for."""
 
     host: str | None
     status: FetchStatus
     reason: str | None
+
+
+class URLCount(NamedTuple):
+    """How many URLs are in a group."""
+
+    group: URLGroup
     urls: int
 
 
@@ -149,10 +153,14 @@ class URLFilter:
 
 
 class URLSurvey:
-    """See the module docstring. Raises `RetryableError` when the store does not answer."""
+    """See the module docstring. Raises `RetryableError` when the store does not answer.
 
-    def __init__(self, database: MongoDatabase) -> None:
+    What looks at all tokens does so in stretches of addresses; what is written meanwhile may count or not.
+    """
+
+    def __init__(self, database: MongoDatabase, clock: Clock) -> None:
         self._collection = database[COLLECTION]
+        self._clock = clock
 
     def ping(self) -> None:
         """Ask the store for a sign of life."""
@@ -160,7 +168,7 @@ class URLSurvey:
             self._collection.database.command("ping")
 
     def count(self, hosts: Sequence[str]) -> list[URLCount]:
-        """Count all URLs by status, reason, and which of `hosts` they are on. Reads the whole collection.
+        """Count all URLs by status, reason, and which of `hosts` they are on.
 
         The place of the host in a written list is the cheapest thing that a server can work out: the embedded
         one takes five times as long for a `$switch` over the platforms.
@@ -171,60 +179,39 @@ class URLSurvey:
             "reason": "$social_urls.reason",
             "host": {"$indexOfArray": [{"$literal": list(hosts)}, host]},
         }
-        pipeline: list[Document] = [
-            {"$unwind": "$social_urls"},
-            {"$group": {"_id": group, "urls": {"$sum": 1}}},
-        ]
-        with translated(COLLECTION):
-            rows = list(self._collection.aggregate(pipeline, allowDiskUse=True))
-        return [_count_of(row, hosts) for row in rows]
+        sums = Counter[URLGroup]()
+        for row in self._rows([{"$unwind": "$social_urls"}, {"$group": {"_id": group, "urls": {"$sum": 1}}}]):
+            sums[_group_of(row["_id"], hosts)] += int(row["urls"])
+        return [URLCount(group=group, urls=urls) for group, urls in sums.items()]
 
     def list_waiting(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
-        """A page of URLs in a status that a retry takes up, in the order in which it does.
-
-        The store sorts the URLs of this status, found by its index, as the retry has them sorted.
-        """
-        status: Document = {"social_urls.status": wanted.status.value}
-        pipeline: list[Document] = [
-            {"$match": status},
-            {"$unwind": "$social_urls"},
-            {"$match": status},
-            {"$project": _FIELDS},
-            {"$match": wanted.to_condition()},
-        ]
+        """A page of URLs in a status that a retry takes up, in the order in which it does."""
+        pipeline = _elements_in([wanted.status])
+        pipeline.append({"$match": wanted.to_condition()})
         if after is not None:
             pipeline.append({"$match": _later_than(after)})
         pipeline += [
             {"$sort": {"attempted_at": 1, "attempts": 1, "address": 1, "url": 1}},
             {"$limit": limit + 1},
         ]
-        with translated(COLLECTION):
-            found = [_row(each) for each in self._collection.aggregate(pipeline, allowDiskUse=True)]
+        found = heapq.nsmallest(limit + 1, map(_row, self._rows(pipeline)), key=_in_turn)
         page = found[:limit]
         return URLPage(rows=tuple(page), next_from=URLPlace.of(page[-1]) if len(found) > limit else None)
 
-    def list_by_token(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
-        """A page of URLs in any status, by the address of their token: nothing has to be sorted for it.
+    def iterate_waiting(self, statuses: Iterable[FetchStatus]) -> Iterator[RetryableURL]:
+        """All URLs in one of `statuses`, in no useful order."""
+        return map(_row, self._rows(_elements_in(statuses)))
 
-        Looks at 2,000 tokens at most, whatever the filter leaves of them.
-        """
+    def list_by_token(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
+        """A page of URLs in any status, by the address of their token; only what it needs is looked at."""
         rows: list[RetryableURL] = []
-        looked_at, place = 0, after
-        while looked_at < TOKENS_PER_PAGE_MAX:
-            tokens = self._tokens_from(wanted.status, place)
-            for token in tokens:
-                for row in _elements(token, wanted):
-                    if place is not None and (row.address, row.url) <= (place.address, place.url):
-                        continue
-                    if len(rows) == limit:
-                        return URLPage(rows=tuple(rows), next_from=URLPlace.of(rows[-1]))
-                    rows.append(row)
-            if len(tokens) < TOKENS_PER_BATCH:
-                return URLPage(rows=tuple(rows), next_from=None)
-            looked_at += len(tokens)
-            # No URL stands behind this one in its token.
-            place = URLPlace(address=tokens[-1]["address"], url="\U0010ffff")
-        return URLPage(rows=tuple(rows), next_from=place)
+        for row in self._by_token(wanted, "" if after is None else after.address):
+            if after is not None and (row.address, row.url) <= (after.address, after.url):
+                continue
+            if len(rows) == limit:
+                return URLPage(rows=tuple(rows), next_from=URLPlace.of(rows[-1]))
+            rows.append(row)
+        return URLPage(rows=tuple(rows), next_from=None)
 
     def newest_tokens(
         self, limit: int, *, now: datetime, before: tuple[datetime, ObjectId] | None = None
@@ -254,27 +241,43 @@ class URLSurvey:
         with translated(COLLECTION):
             return list(self._collection.find(condition, limit=limit).sort({"created_at": -1, "_id": -1}))
 
-    def _tokens_from(self, status: FetchStatus, place: URLPlace | None) -> list[Document]:
-        pipeline: list[Document] = [{"$match": {"social_urls.status": status.value}}]
-        if place is not None:
-            pipeline.append({"$match": {"address": {"$gte": place.address}}})
-        pipeline += [
-            {"$sort": {"address": 1}},
-            {"$limit": TOKENS_PER_BATCH},
-            {"$project": {"_id": 0, "address": 1, "symbol": 1, "first_transfer_at": 1, "social_urls": 1}},
-        ]
-        with translated(COLLECTION):
-            return list(self._collection.aggregate(pipeline, batchSize=URLS_PER_BATCH + 1))
+    def _rows(self, pipeline: Sequence[Document]) -> Iterator[Document]:
+        """What the pipeline makes of all tokens, one stretch of them after the other."""
+        for stretch in stretches(self._clock):
+            with translated(COLLECTION):
+                rows = list(self._collection.aggregate([{"$match": stretch}, *pipeline], allowDiskUse=True))
+            yield from rows
+
+    def _by_token(self, wanted: URLFilter, start: str) -> Iterator[RetryableURL]:
+        """The URLs that the filter admits, by token and URL, from the token with this address on."""
+        fields = {"_id": 0, "address": 1, "symbol": 1, "first_transfer_at": 1, "social_urls": 1}
+        for stretch in stretches(self._clock, start):
+            condition = {**stretch, "social_urls.status": wanted.status.value}
+            with translated(COLLECTION):
+                tokens = list(self._collection.find(condition, fields).sort("address", 1))
+            for token in tokens:
+                yield from _elements(token, wanted)
 
 
-def _count_of(row: Document, hosts: Sequence[str]) -> URLCount:
-    key, place = row["_id"], row["_id"].get("host")
-    return URLCount(
+def _elements_in(statuses: Iterable[FetchStatus]) -> list[Document]:
+    """Stages that leave each URL in one of these statuses as a document of its own."""
+    condition = {"social_urls.status": {"$in": sorted(status.value for status in statuses)}}
+    return [{"$match": condition}, {"$unwind": "$social_urls"}, {"$match": condition}, {"$project": _FIELDS}]
+
+
+def _group_of(key: Document, hosts: Sequence[str]) -> URLGroup:
+    place = key.get("host")
+    return URLGroup(
         host=hosts[place] if place is not None and place >= 0 else None,
         status=FetchStatus(key["status"]),
         reason=key.get("reason"),
-        urls=int(row["urls"]),
     )
+
+
+def _in_turn(row: RetryableURL) -> tuple[bool, float, int, str, str]:
+    """What the retry goes by: never tried ones first, then the longest untried."""
+    at = row.attempted_at
+    return (at is not None, 0.0 if at is None else at.timestamp(), row.attempts, row.address, row.url)
 
 
 def _later_than(place: URLPlace) -> Document:

@@ -1,0 +1,64 @@
+"""The way through all tokens in stretches of addresses, each small enough that a store is soon free again.
+
+Looking at every token with one command keeps the embedded server from answering anybody else for that long; a
+real one bears it, and is not slower this way. The stretches follow the time that the last one took: the store
+goes by its index of addresses, so a stretch costs what lies in it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from workers.clock import Clock
+from workers.mongo import Document
+
+# What a stretch should take, from the question to the last answer.
+STRETCH_S = 0.025
+# A stretch is at most so many times as wide as the one before, or as much narrower.
+STEP_MAX = 4
+
+# The alphabet of Solana's addresses, in the order in which they are sorted.
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+# Addresses are told apart by so many of their first characters.
+_DIGITS = 4
+_CELLS = len(BASE58) ** _DIGITS
+_FIRST_WIDTH = len(BASE58) ** 2
+
+
+def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
+    """Conditions on `address`, in order, that together hold for every address from `start` on, each once.
+
+    How long the caller takes with one decides how wide the next one is. Texts that are no addresses are in
+    one of them, too.
+    """
+    lower, cell, width = start, _cell_of(start), _FIRST_WIDTH
+    while (cell := cell + width) < _CELLS:
+        upper = _first_of(cell)
+        if upper <= lower:
+            continue
+        began_s = clock.monotonic()
+        yield {"address": {"$gte": lower, "$lt": upper}}
+        took_s = clock.monotonic() - began_s
+        lower = upper
+        fitting = STEP_MAX if took_s <= 0 else STRETCH_S / took_s
+        width = max(int(width * min(max(fitting, 1 / STEP_MAX), STEP_MAX)), 1)
+    yield {"address": {"$gte": lower}}
+
+
+def _cell_of(text: str) -> int:
+    """A cell near the text: the one that it is in, if it is an address."""
+    cell = 0
+    for position in range(_DIGITS):
+        digit = bisect_right(BASE58, text[position]) - 1 if position < len(text) else 0
+        cell = cell * len(BASE58) + max(digit, 0)
+    return cell
+
+
+def _first_of(cell: int) -> str:
+    """The first text of a cell."""
+    digits = []
+    for _ in range(_DIGITS):
+        cell, digit = divmod(cell, len(BASE58))
+        digits.append(BASE58[digit])
+    return "".join(reversed(digits))
