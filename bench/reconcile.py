@@ -2,16 +2,17 @@
 
 In turns, and each with tokens of its own, the tokens are recorded by
 
-- `converge`: a job over HTTP, handed out to one worker of 16 threads,
+- `converge`: a job over HTTP, handed out to one worker of 16 threads; it works on up to 24 tokens, but has no
+  more than 16 calls open (`workers.http.slots`),
 - `chord`, `dramatiq`: the same recorder as the members of a plain Celery chord and of a Dramatiq group, each
   in one worker of 16 threads; what differs is what hands the tokens out,
 - `script`: a pool of 16 threads with the same client code, which stores nothing (`fan_out_work.Script`),
 - `one_by_one`: the same recorder, one token after the other in one thread. It takes so long that it is
   measured on fewer tokens (`one_by_one_tokens`) and multiplied.
 
-The ideal is what the calls alone would take when 16 threads make them without a pause. A token costs seven
-calls: the tracker, two posts, two sites and the registries of their domains. 100 tokens take 16 threads seven
-rounds, so with these numbers nothing gets below 1.12 of the ideal. Prints one JSON object.
+The ideal is what the calls alone would take when 16 are open all the time. A token costs seven calls: the
+tracker, two posts, two sites and the registries of their domains. 100 tokens take 16 threads seven rounds, so
+with a thread for each call nothing gets below 1.12 of the ideal. Prints one JSON object.
 
     python -m bench.reconcile [--tokens 100] [--latency-ms 200] [--threads 16] [--rounds 3]
 """

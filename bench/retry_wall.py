@@ -1,9 +1,8 @@
-"""The time of one retry job against its floor: what its calls alone take when all threads make them.
+"""The time of one retry job against its floor: its calls alone, with `threads` of them open all the time.
 
 In turns with it, a script with as many threads looks as many links up with the same client code and stores
 nothing; and at the end the same retrier takes a part of them one after the other in one thread.
 
-The one worker's threads are for the URLs and for the job that hands them out, so one of them makes no calls.
 On a machine with other work the time says little; the processor time that a URL costs the worker and the
 store is stated beside it, because it does not depend on who else is there.
 """

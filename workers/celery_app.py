@@ -13,7 +13,7 @@ from celery.exceptions import Ignore
 from kombu.transport import TRANSPORT_ALIASES
 
 from workers import logs
-from workers.jobs.run import SecondDelivery
+from workers.jobs.run import CutOff, SecondDelivery
 from workers.settings import Settings, SettingsError, read_settings
 from workers.worker_end import ReturnWaitingTasks
 
@@ -35,7 +35,7 @@ class GuardedTask(Task[..., Any]):
 
     The threads pool drops a `SystemExit`, `KeyboardInterrupt`, `GeneratorExit` or `MemoryError` without a log
     line or a result; as a `RuntimeError` they fail the task like any other error. A second delivery of a job
-    leaves the result of the first one alone.
+    leaves the result of the first one alone, and one that is cut off leaves none.
     """
 
     abstract = True
@@ -44,7 +44,7 @@ class GuardedTask(Task[..., Any]):
         """Run the task."""
         try:
             return super().__call__(*args, **kwargs)
-        except SecondDelivery as exc:
+        except (SecondDelivery, CutOff) as exc:
             raise Ignore(str(exc)) from exc
         except (SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError) as exc:
             raise RuntimeError(f"the task raised {type(exc).__name__}") from exc

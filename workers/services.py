@@ -323,6 +323,7 @@ class Services:
 
     def give_back(self) -> None:
         """Give all leases back, for an end that leaves work unfinished."""
+        self.runner.cut_off()
         self.write_behind.flush(GIVE_BACK_MAX_S)
         log.error("leases of unfinished work are given back", extra={"leases": self.leases.give_back_all()})
         self.metrics.flush()

@@ -31,7 +31,7 @@ from workers.errors import (
 )
 from workers.jobs.kinds import JobKind
 from workers.jobs.record import JobRecord, JobState, JobStore, alive_lease
-from workers.jobs.run import JobResult, JobRunner, RunningJob, SecondDelivery, StoppedBy, to_meta
+from workers.jobs.run import CutOff, JobResult, JobRunner, RunningJob, SecondDelivery, StoppedBy, to_meta
 from workers.leases import KEY_PREFIX, LeaseStore
 
 
@@ -232,6 +232,35 @@ def test_a_shutdown_ends_the_wait_of_a_running_job(frame: Frame) -> None:
     frame.run(work)
 
 
+@pytest.mark.parametrize("error", [None, ValueError("x")], ids=["ends", "fails"])
+def test_a_job_that_is_cut_off_is_lost_and_not_ended(frame: Frame, error: Exception | None) -> None:
+    def work(job: RunningJob) -> JobResult:
+        frame.runner.cut_off()
+        frame.leases.give_back_all()
+        assert job.stop_reason() is StoppedBy.LEASE_LOST
+        if error is not None:
+            raise error
+        return DONE
+
+    with pytest.raises(CutOff):
+        frame.run(work)
+    record = frame.record()
+    assert (record.outcome, record.finished_at, record.is_alive) == (None, None, False)
+    assert frame.held() == []
+
+
+def test_a_job_that_only_lost_its_leases_is_noted_as_ended(frame: Frame) -> None:
+    """The twin of the above."""
+
+    def work(job: RunningJob) -> JobResult:
+        frame.leases.give_back_all()
+        assert job.stop_reason() is StoppedBy.LEASE_LOST
+        return DONE
+
+    frame.run(work)
+    assert frame.record().outcome is JobState.SUCCEEDED
+
+
 def test_progress_is_written_while_the_job_runs_and_once_more_at_its_end(frame: Frame) -> None:
     def work(job: RunningJob) -> JobResult:
         job.done, job.total = 2, 9
@@ -336,7 +365,7 @@ def test_what_would_end_the_thread_of_a_worker_fails_the_task_instead(error: typ
         bad()
 
 
-def test_a_second_delivery_is_ignored_by_celery_and_other_errors_are_not() -> None:
+def test_a_second_delivery_and_a_cut_off_one_are_ignored_by_celery_and_other_errors_are_not() -> None:
     celery = Celery("t", task_cls=GuardedTask, set_as_current=False)
 
     @celery.task(name="again")
@@ -348,5 +377,7 @@ def test_a_second_delivery_is_ignored_by_celery_and_other_errors_are_not() -> No
     assert again(None) == "done"
     with pytest.raises(Ignore):
         again(SecondDelivery("it ran before"))
+    with pytest.raises(Ignore):
+        again(CutOff("the process ends"))
     with pytest.raises(JobFailed):
         again(JobFailed.because("INTERNAL", "x"))

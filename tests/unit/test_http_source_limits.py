@@ -150,12 +150,13 @@ def test_every_source_that_is_asked_has_a_limit(checkout: Path) -> None:
     assert asked <= SOURCES
 
 
-def test_the_client_of_a_worker_process_has_the_limiter(checkout: Path) -> None:
+def test_the_clients_of_a_worker_process_have_the_limiter(checkout: Path) -> None:
     tree = ast.parse((checkout / "workers" / "services.py").read_text(encoding="utf-8"))
     (services,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == "Services")
-    (built,) = (
+    built = [
         node
         for node in ast.walk(services)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "OutboundClient"
-    )
-    assert "limiter" in [keyword.arg for keyword in built.keywords]
+    ]
+    assert built
+    assert all("limiter" in [keyword.arg for keyword in each.keywords] for each in built)

@@ -60,6 +60,10 @@ class SecondDelivery(ConvergeError):
     """This message was delivered before, its job was cancelled while it waited, or its record is gone."""
 
 
+class CutOff(ConvergeError):
+    """The process is about to be gone with the job unfinished. What it came to is not to be told."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobResult:
     """What a job returns for its caller; plain JSON values only."""
@@ -179,6 +183,15 @@ class JobRunner:
         self._lease_ttls_ms = lease_ttls_ms
         self._shutdown = shutdown
         self._meter = meter or Meter(clock)
+        self._is_cut_off = False
+
+    def cut_off(self) -> None:
+        """Let no job of this process be noted as ended any more: they are lost with it.
+
+        For a process that gives its leases back and is gone the moment after. Its jobs find their leases
+        lost, and one that is quick could otherwise end as if it had been told to stop.
+        """
+        self._is_cut_off = True
 
     def run(
         self,
@@ -189,7 +202,8 @@ class JobRunner:
     ) -> dict[str, object]:
         """Run one job to its end and return its result as JSON.
 
-        Raises `SecondDelivery` when there is nothing to run, and `JobFailed` with a code otherwise.
+        Raises `SecondDelivery` when there is nothing to run, `CutOff` after `cut_off`, and `JobFailed` with a
+        code otherwise.
         """
         with about(job=job_id, kind=kind.name):
             return self._run(kind, job_id, request, use_case)
@@ -222,6 +236,8 @@ class JobRunner:
             log.warning("job ended", extra={**facts, "detail": exc.detail})
             raise
         finally:
+            if self._is_cut_off:
+                raise CutOff(f"the process ends in the middle of job {job_id}")
             self._finish(job_id, outcome)
             self._leases.release(heartbeat)
             took_s = self._clock.monotonic() - started_at_s
