@@ -42,6 +42,7 @@ from workers.social_recording.object_graph import (
     SocialObjectGraph,
     VenueDraft,
 )
+from workers.social_recording.routing import route
 from workers.social_recording.routing.route import Route
 
 __all__ = ["command_log", "graph_database", "logged_database"]
@@ -306,10 +307,10 @@ def test_the_entry_url_leads_to_the_object_under_its_canonical_one(
 ) -> None:
     short = "https://t.co/abc"
     writer.write(graph(site()), context(short))
-    route = Route(
+    way = Route(
         url=short, platform=Platform.WEB, object=ObjectKind.CONTENTS, subtype=ContentSubtype.SITE, key="t.co"
     )
-    found = stored.find(route)
+    found = stored.find(way)
     assert isinstance(found, Content)
     assert [entry.url for entry in found.source_urls] == [SITE_URL, short]
 
@@ -422,11 +423,8 @@ def test_a_stored_object_is_linked_with_at_most_eight_commands(
     url = "https://x.com/i/status/1"
     writer.write(graph(tweet("1", "a", parent=1, community="9"), tweet("2", "b")), context(url))
     other = "https://x.com/a/status/1"
-    route = Route(
-        url=other, platform=Platform.X, object=ObjectKind.CONTENTS, subtype=ContentSubtype.TWEET, key="1"
-    )
     with command_log.counted() as names:
-        found = stored.find(route)
+        found = stored.find(route(other))
         assert found is not None
         result = writer.link_stored(found, context(other, "second", LATER))
     assert len(names) <= 8
@@ -443,14 +441,14 @@ def test_a_second_token_links_to_what_is_stored_without_a_new_row(
     writer: GraphWriter, stored: StoredObjects, graph_database: MongoDatabase, links: TokenLinkRepository
 ) -> None:
     writer.write(graph(repo()), context(REPO_URL))
-    route = Route(
+    way = Route(
         url=REPO_URL,
         platform=Platform.GITHUB,
         object=ObjectKind.CONTENTS,
         subtype=ContentSubtype.REPO,
         key="octo/cat",
     )
-    found = stored.find(route)
+    found = stored.find(way)
     assert isinstance(found, Content)
     writer.link_stored(found, context(REPO_URL, "second", LATER))
     assert (count(graph_database, "contents"), count(graph_database, "accounts")) == (1, 1)
@@ -466,10 +464,10 @@ def test_linking_again_keeps_the_time_of_the_first_link(
     writer: GraphWriter, stored: StoredObjects, links: TokenLinkRepository
 ) -> None:
     writer.write(graph(site()), context(SITE_URL))
-    route = Route(
+    way = Route(
         url=SITE_URL, platform=Platform.WEB, object=ObjectKind.CONTENTS, subtype=ContentSubtype.SITE, key="e"
     )
-    found = stored.find(route)
+    found = stored.find(way)
     assert found is not None
     result = writer.link_stored(found, context(SITE_URL, at=LATER))
     assert (result.links_deleted, result.links_written) == (1, 1)
@@ -493,9 +491,9 @@ def test_a_url_that_leads_elsewhere_already_is_not_added(
     [
         ((Platform.REDDIT, ObjectKind.ACCOUNTS, None), "Bob", True),
         ((Platform.GITHUB, ObjectKind.ACCOUNTS, None), "Bob", False),
-        ((Platform.X, ObjectKind.VENUES, VenueSubtype.COMMUNITY), "9", True),
         ((Platform.TELEGRAM, ObjectKind.VENUES, None), "bonk", False),
-        ((Platform.YOUTUBE, ObjectKind.CONTENTS, ContentSubtype.VIDEO), "aFCO6Wid0VM", True),
+        ((Platform.TIKTOK, ObjectKind.CONTENTS, ContentSubtype.VIDEO), "7106594312292453675", True),
+        ((Platform.REDDIT, ObjectKind.CONTENTS, ContentSubtype.POST), "hwt9wg", True),
         ((Platform.GITHUB, ObjectKind.CONTENTS, ContentSubtype.REPO), "octo/cat", False),
     ],
 )
@@ -528,8 +526,44 @@ def test_a_key_in_a_url_finds_a_row_only_where_it_is_the_platforms_own(
                 )
             )
     writer.write(graph(group), context(url))
-    route = Route(url="https://asked.example.org/", platform=platform, object=kind, subtype=subtype, key=key)
-    assert (stored.find(route) is not None) is is_found
+    way = Route(url="https://asked.example.org/", platform=platform, object=kind, subtype=subtype, key=key)
+    assert (stored.find(way) is not None) is is_found
+
+
+@pytest.mark.parametrize(
+    ("drafted", "asked"),
+    [
+        (
+            "https://x.com/i/status/12",
+            ["https://twitter.com/a/status/12?s=20", "https://x.com/i/web/status/12"],
+        ),
+        ("https://x.com/i/communities/9", ["https://twitter.com/i/communities/9/about"]),
+        (
+            "https://youtube.com/watch?v=aFCO6Wid0VM",
+            ["https://youtu.be/aFCO6Wid0VM?t=3", "https://www.youtube.com/shorts/aFCO6Wid0VM"],
+        ),
+    ],
+)
+def test_where_the_canonical_url_says_nothing_but_the_key_one_look_up_finds_the_row_by_any_spelling(
+    writer: GraphWriter, stored: StoredObjects, command_log: CommandLog, drafted: str, asked: list[str]
+) -> None:
+    way = route(drafted)
+    assert way.url == drafted
+    if way.object is ObjectKind.VENUES:
+        venue = VenueDraft(
+            platform=way.platform, subtype=VenueSubtype(str(way.subtype)), url=drafted, platform_key=way.key
+        )
+        group = ObjectGroup(venue=venue)
+    else:
+        content = ContentDraft(
+            platform=way.platform, subtype=ContentSubtype(str(way.subtype)), url=drafted, platform_key=way.key
+        )
+        group = ObjectGroup(content=content)
+    writer.write(graph(group), context("https://first.example.org/"))
+    for spelling in asked:
+        with command_log.counted() as names:
+            assert stored.find(route(spelling)) is not None
+        assert names == ["find"]
 
 
 # Several workers, crashes, lost leases

@@ -39,7 +39,7 @@ from workers.social_graph.stored_text import stored_key
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token_link import TokenLink, TokenLinkRepository
 from workers.social_graph.venue import Venue, VenueRepository
-from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, ObjectKind, Platform, VenueSubtype
+from workers.social_graph.vocabulary import ContentSubtype, FetchStatus, ObjectKind, Platform
 from workers.social_graph.write_batch import Write, write_in_order
 from workers.social_recording.object_graph import Metrics, SocialObjectGraph
 from workers.social_recording.observed_rows import (
@@ -60,19 +60,18 @@ from workers.store_errors import DuplicateKey
 
 URL_SAVE_TRIES_MAX = 5
 
-# Where the key in a URL is the key that the platform's answers give, so that another spelling of the URL
-# still finds the row. A GitHub login is not: it can be given to somebody else.
+# Where the key in a URL is the key that the platform's answers give, but the URL holds more than the key, so
+# that a row may be stored under another URL. Posts of X, its communities and YouTube's videos are not among
+# these: their canonical URL is made of the key alone, and every row has it. Nor is a GitHub login, which can
+# be given to somebody else.
 _CONTENTS_KEYED_BY_URL = frozenset(
     {
-        (Platform.X, ContentSubtype.TWEET),
-        (Platform.YOUTUBE, ContentSubtype.VIDEO),
         (Platform.TIKTOK, ContentSubtype.VIDEO),
         (Platform.TIKTOK, ContentSubtype.PHOTO),
         (Platform.GITHUB, ContentSubtype.GIST),
         (Platform.REDDIT, ContentSubtype.POST),
     }
 )
-_VENUES_KEYED_BY_URL = frozenset({(Platform.X, VenueSubtype.COMMUNITY)})
 
 RowT = TypeVar("RowT", Content, Account, Venue)
 
@@ -455,8 +454,7 @@ class StoredObjects:
             case ObjectKind.ACCOUNTS:
                 return self._accounts.find_by_source_url(route.url) or self._account_by_key(route)
             case ObjectKind.VENUES:
-                venue = self._venues.find_by_source_url(route.url) or self._venue_by_key(route)
-                return venue or self._account_behind(route)
+                return self._venues.find_by_source_url(route.url) or self._account_behind(route)
 
     def _content_by_key(self, route: Route) -> Content | None:
         subtype = route.subtype
@@ -477,9 +475,3 @@ class StoredObjects:
         if not is_name and route.subtype is not ContentSubtype.SHORTLINK:
             return None
         return self._accounts.find_by_source_url(route.url)
-
-    def _venue_by_key(self, route: Route) -> Venue | None:
-        subtype = route.subtype
-        if not isinstance(subtype, VenueSubtype) or (route.platform, subtype) not in _VENUES_KEYED_BY_URL:
-            return None
-        return self._venues.find_by_platform_key(route.platform, subtype, route.key)
