@@ -5,8 +5,11 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 READY := .venv/.ready
 
-# Tests start servers of their own; this many run side by side.
-TEST_PROCESSES ?= auto
+# Tests start servers of their own and often wait for them, so twice as many as there are processors run side by side.
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
+
+# Where this is set, every process of the tests and of the stack would compile all code anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo up test check bench format lock clean
 

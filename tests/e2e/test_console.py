@@ -92,7 +92,8 @@ def console(browser: Browser, stack: Stack, operator: Operator) -> Iterator[Cons
 def test_a_job_is_started_and_watched_to_its_end_without_loading_the_page_again(
     console: Console, operator: Operator
 ) -> None:
-    operator.set_tokens(sites(60))
+    # Several times as many as the workers take up at once.
+    operator.set_tokens(sites(100))
     operator.sandbox.set_faults(SLOW)
     console.start_reconcile()
     console.page.evaluate("window.isTheSamePage = true")
@@ -104,13 +105,13 @@ def test_a_job_is_started_and_watched_to_its_end_without_loading_the_page_again(
 
     wait_until(is_over, "the page shows the end of the job", timeout_s=60)
     assert len(seen) > 2, f"the progress moved: {sorted(seen)}"
-    assert console.done() == 60
+    assert console.done() == 100
     page = console.page
     assert page.evaluate("window.isTheSamePage") is True
     expect(page.get_by_role("status")).to_have_text("the job has ended: succeeded")
     expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
     expect(page.get_by_role("heading", name="Counts")).to_be_visible()
-    expect(page.locator("dt", has_text=re.compile("^recorded$")).locator("+ dd")).to_have_text("60")
+    expect(page.locator("dt", has_text=re.compile("^recorded$")).locator("+ dd")).to_have_text("100")
     page.get_by_role("link", name="Overview").click()
     expect(page.get_by_role("listitem").filter(has_text=console_short(operator)).first).to_be_visible()
 

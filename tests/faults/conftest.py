@@ -34,10 +34,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture
 def operator(stack: Stack) -> Iterator[Operator]:
-    """An operator in front of servers without jobs, messages and leases of other tests."""
+    """An operator in front of servers without tokens, jobs, messages and leases of other tests."""
     operator = Operator(stack)
     operator.sandbox.reset()
     operator.redis.flushall()
+    operator.database.tokens.delete_many({})
     yield operator
     operator.close()
 
