@@ -54,6 +54,7 @@ def test_tokens_that_failed_while_mongodb_was_away_are_the_next_input(operator: 
 
     operator.sandbox.clear_faults()
     again = operator.meta("reconcile", {"limit": 40})
-    assert again["targeted"] == 40 - again["alreadySeen"] == meta["failed"]
+    # A token whose document was stored right before the kill has failed too: its answer got lost.
+    assert 0 < again["targeted"] == 40 - again["alreadySeen"] <= meta["failed"]
     assert again["recorded"] == again["targeted"]
     assert_recorded_once(operator, tokens)
