@@ -346,6 +346,22 @@ def test_the_search_looks_at_the_few_tokens_that_have_such_a_url(
     assert explained["executionStats"]["totalDocsExamined"] <= 6
 
 
+def test_the_search_among_named_tokens_looks_at_these_however_many_others_wait(
+    tokens: TokenRepository, command_log: CommandLog, graph_database: MongoDatabase
+) -> None:
+    failed = {"url": U1, "status": "error", "attempted_at": AT, "attempts": 1, "reason": None}
+    graph_database["tokens"].insert_many(
+        {"address": f"bad{number}", "created_at": AT, "social_urls": [failed]} for number in range(2000)
+    )
+    assert len(list(tokens.iterate_retryable_urls([FetchStatus.ERROR], ["bad7", "bad9"]))) == 2
+    pipeline = next(command for name, command in command_log.commands if name == "aggregate")["pipeline"]
+    explained = graph_database.command(
+        "explain", {"aggregate": "tokens", "pipeline": pipeline, "cursor": {}}, verbosity="executionStats"
+    )
+    assert "uniq_tokens_address" in str(explained)
+    assert explained["executionStats"]["totalDocsExamined"] <= 4
+
+
 def test_every_status_is_counted(worked_on: TokenRepository) -> None:
     counted = worked_on.count_urls_by_status()
     assert set(counted) == set(FetchStatus)

@@ -214,15 +214,17 @@ class TokenRepository:
     ) -> Iterator[RetryableURL]:
         """The URLs in one of `statuses`, never tried ones first, then the longest untried.
 
-        They are streamed: the store sorts, on its disk when it must, and one batch is in memory. The status
-        comes first and is named, never negated, because only so the status index finds the few tokens.
+        They are streamed: the store sorts, on its disk when it must, and one batch is in memory. The statuses
+        are named, never negated, because only so the status index finds the few tokens; those of `addresses`
+        are found by their index before that, however many others wait.
         """
         wanted: Filter = {"$in": sorted(FetchStatus(status).value for status in statuses)}
-        tokens: Document = {"social_urls.status": wanted}
+        named: list[Document] = []
         if addresses is not None:
-            tokens["address"] = {"$in": sorted(set(addresses))}
+            named.append({"$match": {"address": {"$in": sorted(set(addresses))}}})
         pipeline: list[Document] = [
-            {"$match": tokens},
+            *named,
+            {"$match": {"social_urls.status": wanted}},
             {"$unwind": "$social_urls"},
             {"$match": {"social_urls.status": wanted}},
             {
