@@ -186,6 +186,7 @@ ENTRIES = (
     Entry(
         name="api",
         module="api",
+        options=("--rounds", "5"),
         figures=(
             Figure(name="health to a bare Flask route", path="to_flask.health", at_least=0.5),
             Figure(name="GET of a job to one that reads Redis", path="to_redis_route.job", at_least=0.5),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from celery import Celery, states
 from kombu import Producer
 from kombu.exceptions import BatchPublishError, OperationalError  # type: ignore[attr-defined]
+from kombu.utils.functional import LRUCache
 from redis.exceptions import RedisError
 
 from workers.errors import BrokerUnavailable
@@ -18,6 +19,9 @@ from workers.jobs.service import StoredResult
 AWAY = (OperationalError, RedisError, RuntimeError, OSError, BatchPublishError)
 # So many members go to the broker at once.
 BATCH_MAX = 8
+# The result of a job that succeeded does not change any more, and lists and their pages ask for the same ones
+# again and again. A large one has 200 rows, some 100 KB.
+RESULTS_KEPT = 64
 
 
 class CeleryMessenger:
@@ -26,6 +30,7 @@ class CeleryMessenger:
     def __init__(self, celery: Celery) -> None:
         self._celery = celery
         self._local = threading.local()
+        self._kept: LRUCache[str, StoredResult] = LRUCache(limit=RESULTS_KEPT)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -74,7 +79,19 @@ class CeleryMessenger:
             raise BrokerUnavailable("the broker did not take the task", retry_in_s=5) from exc
 
     def result(self, job_id: str) -> StoredResult | None:
-        """What the result backend holds for an ended job, else None. Raises `BrokerUnavailable`."""
+        """What the result backend holds for an ended job, else None. Raises `BrokerUnavailable`.
+
+        Callers share what is returned, so they do not change it.
+        """
+        try:
+            return self._kept[job_id]
+        except KeyError:
+            found = self._read_result(job_id)
+        if found is not None and found.succeeded:
+            self._kept[job_id] = found
+        return found
+
+    def _read_result(self, job_id: str) -> StoredResult | None:
         try:
             stored = self._celery.backend.get_task_meta(job_id, cache=False)
         except AWAY as exc:
