@@ -6,7 +6,7 @@ RUN := .venv/bin/python
 READY := .venv/.ready
 
 # Tests start servers of their own and often wait for them, so twice as many as there are processors run side by side.
-TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)))')
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(2 * len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)))')
 
 # Where this is set, every process of the tests and of the stack would compile all code anew.
 unexport PYTHONDONTWRITEBYTECODE

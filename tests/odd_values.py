@@ -43,17 +43,23 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def with_value(payload: Any, path: tuple[Any, ...], odd: Any) -> Any:
-    """A copy of decoded JSON with another value in one place."""
-    changed = copy.deepcopy(payload)
-    inner = changed
-    for step in path[:-1]:
-        inner = inner[step]
-    inner[path[-1]] = odd
+    """Decoded JSON with another value in one place. What does not lead there is shared with `payload`."""
+    if not path:
+        return odd
+    step, *rest = path
+    changed = copy.copy(payload)
+    changed[step] = with_value(payload[step], tuple(rest), odd)
     return changed
 
 
 def is_storable(graph: SocialObjectGraph) -> bool:
     """Whether every text can be written as UTF-8 and every number fits 64 bits."""
-    json.dumps(dataclasses.asdict(graph), ensure_ascii=False, default=str).encode()
+    json.dumps(graph, ensure_ascii=False, default=_fields_or_text).encode()
     numbers = [n for group in graph.groups for metrics in group.metrics.values() for n in metrics.values()]
     return all(0 <= number < 2**63 for number in numbers)
+
+
+def _fields_or_text(value: object) -> object:
+    if not dataclasses.is_dataclass(value):
+        return str(value)
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

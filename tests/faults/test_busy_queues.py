@@ -9,6 +9,7 @@ import pytest
 from celery import Celery
 from redis import Redis
 
+from devstack.processes import poll
 from devstack.sandbox.tokens import address_of
 from devstack.stack import Stack
 from tests.conftest import make_settings
@@ -197,14 +198,15 @@ def test_a_worker_takes_up_half_as_many_targets_again_as_it_makes_calls(
 ) -> None:
     operator.set_tokens(sites(10))
     operator.sandbox.set_faults({"route": "by-addresses", "latency_ms": 10_000})
-    crew.hire(threads=4)
+    crew.hire(threads=4, TRACKER_TIMEOUT_MS="9000")
     operator.start("reconcile")
     wait_until(
         lambda: sum(name.startswith("social-record:") for name in leases_of(operator)) == 6,
         "six are taken up",
     )
     wait_until(lambda: operator.calls().matching("by-addresses") >= 4, "four are asked about")
-    assert operator.calls().matching("by-addresses") == 4
+    # The others have everything else behind them, so they would ask at once.
+    assert not poll(lambda: operator.calls().matching("by-addresses") > 4, timeout_s=1)
 
 
 def test_a_job_on_the_only_thread_of_celerys_own_pool_waits_for_its_targets_in_vain(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
-from tests.conftest import make_settings
+from tests.conftest import FakeClock, make_settings
 from tests.integration.http_site import Send, Site, page
 from tests.waiting import wait_until
 from workers.clock import Budget, Clock
@@ -102,3 +103,51 @@ def test_a_call_that_fails_gives_its_slot_back() -> None:
         raise ConnectionError
     with slots.hold(Budget.of(Clock(), 0.1)):
         pass
+
+
+class LateSlots(CallSlots):
+    """A slot that is free after a while only."""
+
+    def __init__(self, clock: FakeClock, wait_s: float) -> None:
+        super().__init__(1)
+        self.clock = clock
+        self.wait_s = wait_s
+
+    @contextmanager
+    def hold(self, budget: Budget) -> Iterator[None]:
+        self.clock.advance(self.wait_s)
+        with super().hold(budget):
+            yield
+
+
+class LatePermits:
+    """Permits that come after a while, and the time for which each was asked to hold its place."""
+
+    def __init__(self, clock: FakeClock, wait_s: float) -> None:
+        self.clock = clock
+        self.wait_s = wait_s
+        self.open_s: list[float] = []
+
+    @contextmanager
+    def permit(
+        self, source: str, url: str, budget: Budget, *, open_s: float, wait_max_s: float | None
+    ) -> Iterator[None]:
+        self.open_s.append(open_s)
+        self.clock.advance(self.wait_s)
+        yield
+
+    def pause(self, source: str, url: str, wait_s: float | None) -> None:
+        """Nobody is asked to wait here."""
+
+
+def test_a_permit_holds_its_place_for_the_whole_call_however_long_a_slot_was_waited_for(
+    site: Site, doorman: Doorman, clock: FakeClock
+) -> None:
+    doorman.may_go.set()
+    settings = make_settings(tracker_base_url=site.url, http_total_timeout_ms=20_000)
+    permits = LatePermits(clock, wait_s=25)
+    client = OutboundClient(settings, clock, limiter=permits, slots=LateSlots(clock, wait_s=32))
+    request = Request(source="test", url=f"{site.url}/a", destination=Destination.SERVICE, retry=PAID)
+    # The wait for the permit is not the call's own time either: it is made, and has all of its time.
+    assert client.fetch(request, Budget.of(clock, 300)).status == 200
+    assert permits.open_s == [20]

@@ -233,7 +233,11 @@ def test_a_shutdown_ends_the_wait_of_a_running_job(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("x")], ids=["ends", "fails"])
-def test_a_job_that_is_cut_off_is_lost_and_not_ended(frame: Frame, error: Exception | None) -> None:
+def test_a_job_that_is_cut_off_is_lost_and_not_ended(
+    frame: Frame, caplog: pytest.LogCaptureFixture, error: Exception | None
+) -> None:
+    caplog.set_level("INFO", "workers.jobs.run")
+
     def work(job: RunningJob) -> JobResult:
         frame.runner.cut_off()
         frame.leases.give_back_all()
@@ -244,6 +248,9 @@ def test_a_job_that_is_cut_off_is_lost_and_not_ended(frame: Frame, error: Except
 
     with pytest.raises(CutOff):
         frame.run(work)
+    lines = {line.message for line in caplog.records if line.name == "workers.jobs.run"}
+    assert "job cut off" in lines
+    assert "job ended" not in lines
     record = frame.record()
     assert (record.outcome, record.finished_at, record.is_alive) == (None, None, False)
     assert frame.held() == []

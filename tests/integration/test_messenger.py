@@ -63,6 +63,17 @@ def test_a_failure_is_read_anew_each_time(place: Place) -> None:
     assert place.messenger.result("job") == StoredResult(succeeded=True, value={"meta": {}})
 
 
+def test_a_result_of_very_many_rows_is_not_kept(place: Place, redis: Redis) -> None:
+    for job_id, rows in (("few", 200), ("many", 201)):
+        place.store(job_id, {"data": [{}] * rows, "meta": {}})
+        place.messenger.result(job_id)
+    before = reads(redis)
+    place.messenger.result("few")
+    assert reads(redis) == before
+    place.messenger.result("many")
+    assert reads(redis) == before + 1
+
+
 def test_only_the_results_asked_for_last_are_kept(
     place: Place, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

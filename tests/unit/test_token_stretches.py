@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import FakeClock
-from workers.social_graph.token.stretches import BASE58, STRETCH_S, stretches
+from workers.social_graph.token.stretches import BASE58, STRETCH_S, STRETCHES_MAX, stretches
 
 TEXTS = st.text(max_size=6) | st.text(BASE58, max_size=44)
 
@@ -16,16 +17,19 @@ def holds(stretch: dict[str, dict[str, str]], text: str) -> bool:
     return bounds["$gte"] <= text and ("$lt" not in bounds or text < bounds["$lt"])
 
 
-@given(start=TEXTS, text=TEXTS, took_s=st.floats(0, 10 * STRETCH_S, allow_subnormal=False))
+@given(
+    start=TEXTS,
+    text=TEXTS,
+    times_s=st.lists(st.floats(0, 10 * STRETCH_S, allow_subnormal=False), min_size=1, max_size=5),
+)
 def test_every_text_from_the_start_on_is_in_one_stretch_and_none_before_it(
-    start: str, text: str, took_s: float
+    start: str, text: str, times_s: list[float]
 ) -> None:
     clock = FakeClock()
     found = 0
     for number, stretch in enumerate(stretches(clock, start)):
         found += holds(stretch, text)
-        # The first ones take any time; all of them at that pace would be millions.
-        clock.advance(took_s if number < 20 else 0)
+        clock.advance(times_s[number % len(times_s)])
     assert found == (text >= start)
 
 
@@ -38,18 +42,41 @@ def test_they_follow_one_another() -> None:
 
 
 def test_in_a_store_that_is_quick_there_are_few() -> None:
-    assert len(list(stretches(FakeClock()))) < 10
+    assert len(list(stretches(FakeClock()))) < 20
 
 
-def test_a_slow_store_gets_narrower_ones_and_a_steady_one_equal_ones() -> None:
-    assert _widths(STRETCH_S / 2) > _widths(STRETCH_S) > _widths(STRETCH_S * 2)
+@pytest.mark.parametrize("way_s", [0.0, STRETCH_S, 10 * STRETCH_S])
+@pytest.mark.parametrize("tokens_s", [0.0, 2.0, 20.0])
+def test_the_tokens_of_a_stretch_take_what_they_should_however_long_the_way_to_the_store_is(
+    way_s: float, tokens_s: float
+) -> None:
+    took = walk_through(way_s=way_s, tokens_s=tokens_s)
+    assert sum(took) == pytest.approx(tokens_s, rel=0.01, abs=0.01)
+    assert max(took) <= 1.5 * STRETCH_S
+    assert len(took) < 20 + 1.2 * tokens_s / STRETCH_S
 
 
-def _widths(took_s: float) -> int:
-    """How far five stretches get that take so long, in cells of two characters."""
+def test_a_store_that_gets_slower_and_slower_is_walked_through_all_the_same() -> None:
     clock = FakeClock()
-    walk = stretches(clock)
-    for _ in range(5):
-        end = next(walk)["address"]["$lt"]
-        clock.advance(took_s)
-    return BASE58.index(end[0]) * len(BASE58) + BASE58.index(end[1])
+    count = 0
+    for _ in stretches(clock):
+        count += 1
+        clock.advance(count * STRETCH_S)
+    assert count <= STRETCHES_MAX + 2
+
+
+def walk_through(*, way_s: float, tokens_s: float) -> list[float]:
+    """What the tokens of each stretch take in a store that is `way_s` away and has them spread evenly."""
+    clock = FakeClock()
+    took = []
+    for stretch in stretches(clock):
+        bounds = stretch["address"]
+        share = place(bounds["$lt"]) - place(bounds["$gte"]) if "$lt" in bounds else 0.0
+        took.append(share * tokens_s)
+        clock.advance(way_s + share * tokens_s)
+    return took
+
+
+def place(address: str) -> float:
+    """Where among all addresses it is, from 0 to 1."""
+    return sum(BASE58.index(letter) / len(BASE58) ** (at + 1) for at, letter in enumerate(address[:4]))

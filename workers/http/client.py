@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -108,6 +108,14 @@ class _Call:
         """Raise `FetchFailed` when there is no time left."""
         if self.left_s <= 0:
             raise FetchFailed(f"{self.request.source} took too long", reason="timeout")
+
+    @contextmanager
+    def waiting_for(self, admission: AbstractContextManager[None]) -> Iterator[None]:
+        """Hold the admission. The wait for it is not the call's own time."""
+        asked_at = self.budget.clock.monotonic()
+        with admission:
+            self.ends_at += self.budget.clock.monotonic() - asked_at
+            yield
 
 
 class OutboundClient:
@@ -266,10 +274,12 @@ class OutboundClient:
         request = call.request
         adapter = self._adapter(is_trusted=hop.is_trusted)
         prepared = _prepared(request, hop.wire_url, self._headers(request, hop))
-        asked_at = self._clock.monotonic()
-        # The slot first: who waits with a permit in hand would call later than its source was promised.
-        with self._slot(call), self._tally.permit(request.source, self._permit(call, hop)):
-            call.ends_at += self._clock.monotonic() - asked_at
+        # The slot first: who waits with a permit in hand would call later than its source was promised. And
+        # what a call waits for its slot is not missing from the time for which the permit holds its place.
+        with (
+            call.waiting_for(self._slot(call)),
+            call.waiting_for(self._tally.permit(request.source, self._permit(call, hop))),
+        ):
             call.check()
             timeout = self._set_bounds(adapter, request, call.left_s)
             started_at = self._clock.monotonic()

@@ -20,8 +20,9 @@ AWAY = (OperationalError, RedisError, RuntimeError, OSError, BatchPublishError)
 # So many members go to the broker at once.
 BATCH_MAX = 8
 # The result of a job that succeeded does not change any more, and lists and their pages ask for the same ones
-# again and again. A large one has 200 rows, some 100 KB.
+# again and again. One of so many rows takes some 100 KB; that of a backfill may have five times as many.
 RESULTS_KEPT = 64
+KEPT_ROWS_MAX = 200
 
 
 class CeleryMessenger:
@@ -87,7 +88,7 @@ class CeleryMessenger:
             return self._kept[job_id]
         except KeyError:
             found = self._read_result(job_id)
-        if found is not None and found.succeeded:
+        if found is not None and _is_worth_keeping(found):
             self._kept[job_id] = found
         return found
 
@@ -99,3 +100,8 @@ class CeleryMessenger:
         if stored["status"] not in (states.SUCCESS, states.FAILURE):
             return None
         return StoredResult(succeeded=stored["status"] == states.SUCCESS, value=stored["result"])
+
+
+def _is_worth_keeping(result: StoredResult) -> bool:
+    rows = result.value.get("data", ()) if isinstance(result.value, dict) else ()
+    return result.succeeded and len(rows) <= KEPT_ROWS_MAX

@@ -229,14 +229,17 @@ class JobRunner:
             outcome = JobState.CANCELLED if is_cancelled else JobState.SUCCEEDED
             meta = result.meta
             facts = {"job": job_id, "kind": kind.name, "state": outcome, "meta": meta}
-            log.info("job ended", extra=facts)
+            if not self._is_cut_off:
+                log.info("job ended", extra=facts)
             return result.to_json()
         except JobFailed as exc:
             facts = {"job": job_id, "kind": kind.name, "state": outcome, "code": exc.code}
-            log.warning("job ended", extra={**facts, "detail": exc.detail})
+            if not self._is_cut_off:
+                log.warning("job ended", extra={**facts, "detail": exc.detail})
             raise
         finally:
             if self._is_cut_off:
+                log.warning("job cut off", extra={"job": job_id, "kind": kind.name})
                 raise CutOff(f"the process ends in the middle of job {job_id}")
             self._finish(job_id, outcome)
             self._leases.release(heartbeat)

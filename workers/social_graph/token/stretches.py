@@ -2,21 +2,26 @@
 
 Looking at every token with one command keeps the embedded server from answering anybody else for that long; a
 real one bears it, and is not slower this way. The stretches follow the time that the last one took: the store
-goes by its index of addresses, so a stretch costs what lies in it.
+goes by its index of addresses, so a stretch costs what lies in it, and beside that what any question costs.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 
 from workers.clock import Clock
 from workers.mongo import Document
 
-# What a stretch should take, from the question to the last answer.
+# What the tokens of a stretch should take, from the question to the last answer.
 STRETCH_S = 0.025
-# A stretch is at most so many times as wide as the one before, or as much narrower.
-STEP_MAX = 4
+# A stretch is at most so many times as wide as the one before, or so many times narrower. It widens with
+# care, because hardly any address is among the first ones.
+WIDEN_MAX = 2
+NARROW_MAX = 4
+# However slow a store is, a walk ends.
+STRETCHES_MAX = 2000
 
 # The alphabet of Solana's addresses, in the order in which they are sorted.
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -24,6 +29,7 @@ BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _DIGITS = 4
 _CELLS = len(BASE58) ** _DIGITS
 _FIRST_WIDTH = len(BASE58) ** 2
+_NARROWEST = _CELLS // STRETCHES_MAX
 
 
 def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
@@ -33,6 +39,7 @@ def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
     one of them, too.
     """
     lower, cell, width = start, _cell_of(start), _FIRST_WIDTH
+    quickest_s = math.inf
     while (cell := cell + width) < _CELLS:
         upper = _first_of(cell)
         if upper <= lower:
@@ -41,8 +48,11 @@ def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
         yield {"address": {"$gte": lower, "$lt": upper}}
         took_s = clock.monotonic() - began_s
         lower = upper
-        fitting = STEP_MAX if took_s <= 0 else STRETCH_S / took_s
-        width = max(int(width * min(max(fitting, 1 / STEP_MAX), STEP_MAX)), 1)
+        # A narrower stretch does not save what every question costs, such as the way to a distant store.
+        quickest_s = min(quickest_s, took_s)
+        tokens_s = took_s - quickest_s
+        fitting = WIDEN_MAX if tokens_s <= 0 else STRETCH_S / tokens_s
+        width = max(int(width * min(max(fitting, 1 / NARROW_MAX), WIDEN_MAX)), _NARROWEST)
     yield {"address": {"$gte": lower}}
 
 

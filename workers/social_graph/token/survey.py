@@ -71,12 +71,8 @@ class HostChoice:
         """What the URLs on one of the hosts match."""
         return rf"^[^/]*/[^/]*/(?:{'|'.join(map(re.escape, sorted(self.hosts)))})(?:/|$)"
 
-    def admits(self, url: str) -> bool:
-        """Whether the URL is one of these."""
-        return (re.match(self.pattern, url) is None) is self.is_inverted
-
     def to_condition(self) -> Document:
-        """The same as a condition on a field."""
+        """As a condition on a field."""
         matches: Document = {"$regex": self.pattern}
         return {"$not": matches} if self.is_inverted else matches
 
@@ -117,10 +113,7 @@ class URLPlace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class URLPage:
-    """A page of URLs; `next_from` is where to go on, None at the end.
-
-    A page may have fewer rows than asked for and still not be the last one: then many tokens were looked at.
-    """
+    """A page of URLs; `next_from` is where to go on, None at the end."""
 
     rows: tuple[RetryableURL, ...]
     next_from: URLPlace | None
@@ -134,16 +127,8 @@ class URLFilter:
     hosts: HostChoice | None = None
     reason: str | None = None
 
-    def admits(self, element: Document) -> bool:
-        """Whether an element of `social_urls` is one of these."""
-        return (
-            element["status"] == self.status.value
-            and (self.hosts is None or self.hosts.admits(element["url"]))
-            and (self.reason is None or element.get("reason") == self.reason)
-        )
-
     def to_condition(self) -> Document:
-        """The same as a condition on the projected fields of one URL."""
+        """As a condition on the projected fields of one URL."""
         condition: Document = {"status": self.status.value}
         if self.hosts is not None:
             condition["url"] = self.hosts.to_condition()
@@ -203,9 +188,17 @@ class URLSurvey:
         return map(_row, self._rows(_elements_in(statuses)))
 
     def list_by_token(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
-        """A page of URLs in any status, by the address of their token; only what it needs is looked at."""
+        """A page of URLs in any status, by the address of their token.
+
+        No token behind the page is looked at; where few URLs are wanted the page ends late.
+        """
+        pipeline = [
+            *_elements_in([wanted.status]),
+            {"$match": wanted.to_condition()},
+            {"$sort": {"address": 1, "url": 1}},
+        ]
         rows: list[RetryableURL] = []
-        for row in self._by_token(wanted, "" if after is None else after.address):
+        for row in map(_row, self._rows(pipeline, "" if after is None else after.address)):
             if after is not None and (row.address, row.url) <= (after.address, after.url):
                 continue
             if len(rows) == limit:
@@ -241,22 +234,12 @@ class URLSurvey:
         with translated(COLLECTION):
             return list(self._collection.find(condition, limit=limit).sort({"created_at": -1, "_id": -1}))
 
-    def _rows(self, pipeline: Sequence[Document]) -> Iterator[Document]:
-        """What the pipeline makes of all tokens, one stretch of them after the other."""
-        for stretch in stretches(self._clock):
+    def _rows(self, pipeline: Sequence[Document], start: str = "") -> Iterator[Document]:
+        """What the pipeline makes of all tokens from an address on, one stretch of them after the other."""
+        for stretch in stretches(self._clock, start):
             with translated(COLLECTION):
                 rows = list(self._collection.aggregate([{"$match": stretch}, *pipeline], allowDiskUse=True))
             yield from rows
-
-    def _by_token(self, wanted: URLFilter, start: str) -> Iterator[RetryableURL]:
-        """The URLs that the filter admits, by token and URL, from the token with this address on."""
-        fields = {"_id": 0, "address": 1, "symbol": 1, "first_transfer_at": 1, "social_urls": 1}
-        for stretch in stretches(self._clock, start):
-            condition = {**stretch, "social_urls.status": wanted.status.value}
-            with translated(COLLECTION):
-                tokens = list(self._collection.find(condition, fields).sort("address", 1))
-            for token in tokens:
-                yield from _elements(token, wanted)
 
 
 def _elements_in(statuses: Iterable[FetchStatus]) -> list[Document]:
@@ -293,12 +276,6 @@ def _later_than(place: URLPlace) -> Document:
         beyond = {"$ne": None} if value is None else {"$gt": value}
         branches.append({**dict(values[:position]), name: beyond})
     return {"$or": branches}
-
-
-def _elements(token: Document, wanted: URLFilter) -> Iterator[RetryableURL]:
-    for element in sorted(token["social_urls"], key=lambda each: str(each["url"])):
-        if wanted.admits(element):
-            yield _row({**token, **element})
 
 
 def _row(document: Document) -> RetryableURL:
