@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tests.conftest import FakeClock
 from workers.social_graph.token.stretches import BASE58, STRETCH_S, STRETCHES_MAX, stretches
 
+# The share of addresses that begin with the first letter: their first byte is 0.
+FIRST_LETTER = 1 / 256
 TEXTS = st.text(max_size=6) | st.text(BASE58, max_size=44)
 
 
@@ -52,7 +54,8 @@ def test_the_tokens_of_a_stretch_take_what_they_should_however_long_the_way_to_t
 ) -> None:
     took = walk_through(way_s=way_s, tokens_s=tokens_s)
     assert sum(took) == pytest.approx(tokens_s, rel=0.01, abs=0.01)
-    assert max(took) <= 1.5 * STRETCH_S
+    assert took[0] <= 1.01 * tokens_s * FIRST_LETTER
+    assert max(took[1:]) <= 1.5 * STRETCH_S
     assert len(took) < 20 + 1.2 * tokens_s / STRETCH_S
 
 
@@ -66,7 +69,7 @@ def test_a_store_that_gets_slower_and_slower_is_walked_through_all_the_same() ->
 
 
 def walk_through(*, way_s: float, tokens_s: float) -> list[float]:
-    """What the tokens of each stretch take in a store that is `way_s` away and has them spread evenly."""
+    """What the tokens of each stretch take in a store that is `way_s` away and has very many."""
     clock = FakeClock()
     took = []
     for stretch in stretches(clock):
@@ -78,5 +81,9 @@ def walk_through(*, way_s: float, tokens_s: float) -> list[float]:
 
 
 def place(address: str) -> float:
-    """Where among all addresses it is, from 0 to 1."""
-    return sum(BASE58.index(letter) / len(BASE58) ** (at + 1) for at, letter in enumerate(address[:4]))
+    """Which share of all addresses comes before it: few in the first letter, then evenly."""
+    at = sum(BASE58.index(letter) / len(BASE58) ** (at + 1) for at, letter in enumerate(address[:4]))
+    first = 1 / len(BASE58)
+    if at < first:
+        return at / first * FIRST_LETTER
+    return FIRST_LETTER + (at - first) / (1 - first) * (1 - FIRST_LETTER)

@@ -16,18 +16,19 @@ from workers.mongo import Document
 
 # What the tokens of a stretch should take, from the question to the last answer.
 STRETCH_S = 0.025
-# A stretch is at most so many times as wide as the one before, or so many times narrower. It widens with
-# care, because hardly any address is among the first ones.
+# A stretch is at most so many times as wide as the one before, or so many times narrower.
 WIDEN_MAX = 2
 NARROW_MAX = 4
 # However slow a store is, a walk ends.
-STRETCHES_MAX = 2000
+STRETCHES_MAX = 5000
 
 # The alphabet of Solana's addresses, in the order in which they are sorted.
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 # Addresses are told apart by so many of their first characters.
 _DIGITS = 4
 _CELLS = len(BASE58) ** _DIGITS
+# One address of 256 begins with the first letter; what is learnt among these says nothing about the others.
+_SPARSE = len(BASE58) ** (_DIGITS - 1)
 _FIRST_WIDTH = len(BASE58) ** 2
 _NARROWEST = _CELLS // STRETCHES_MAX
 
@@ -39,6 +40,9 @@ def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
     one of them, too.
     """
     lower, cell, width = start, _cell_of(start), _FIRST_WIDTH
+    if cell < _SPARSE:
+        yield {"address": {"$gte": lower, "$lt": BASE58[1]}}
+        lower, cell = BASE58[1], _SPARSE
     quickest_s = math.inf
     while (cell := cell + width) < _CELLS:
         upper = _first_of(cell)
