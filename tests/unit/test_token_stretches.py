@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import FakeClock
-from workers.social_graph.token.stretches import BASE58, STRETCH_S, STRETCHES_MAX, stretches
+from workers.base58 import ALPHABET
+from workers.social_graph.token.stretches import STRETCH_S, STRETCHES_MAX, stretches
 
 # The share of addresses that begin with the first letter: their first byte is 0.
 FIRST_LETTER = 1 / 256
-TEXTS = st.text(max_size=6) | st.text(BASE58, max_size=44)
+TEXTS = st.text(max_size=6) | st.text(ALPHABET, max_size=44)
 
 
 def holds(stretch: dict[str, dict[str, str]], text: str) -> bool:
@@ -82,8 +83,8 @@ def walk_through(*, way_s: float, tokens_s: float) -> list[float]:
 
 def place(address: str) -> float:
     """Which share of all addresses comes before it: few in the first letter, then evenly."""
-    at = sum(BASE58.index(letter) / len(BASE58) ** (at + 1) for at, letter in enumerate(address[:4]))
-    first = 1 / len(BASE58)
+    at = sum(ALPHABET.index(letter) / len(ALPHABET) ** (at + 1) for at, letter in enumerate(address[:4]))
+    first = 1 / len(ALPHABET)
     if at < first:
         return at / first * FIRST_LETTER
     return FIRST_LETTER + (at - first) / (1 - first) * (1 - FIRST_LETTER)

@@ -20,8 +20,9 @@ AWAY = (OperationalError, RedisError, RuntimeError, OSError, BatchPublishError)
 # So many members go to the broker at once.
 BATCH_MAX = 8
 # The result of a job that succeeded does not change any more, and lists and their pages ask for the same ones
-# again and again. One of so many rows takes some 100 KB; that of a backfill may have five times as many.
+# again and again.
 RESULTS_KEPT = 64
+# A result of so many rows takes some 100 KB; that of a backfill may have five times as many.
 KEPT_ROWS_MAX = 200
 
 

@@ -15,6 +15,7 @@ from workers.clock import Clock
 from workers.mongo import Document, Filter, MongoDatabase
 from workers.social_graph.stored_time import stored_time
 from workers.social_graph.token.model import RetryableURL, Token, TokenSocialURL
+from workers.social_graph.token.url_rows import IN_TURN, rows_in, url_of
 from workers.social_graph.vocabulary import FetchStatus
 from workers.social_graph.write_batch import write_in_order
 from workers.store_errors import DuplicateKey, translated
@@ -214,40 +215,19 @@ class TokenRepository:
     ) -> Iterator[RetryableURL]:
         """The URLs in one of `statuses`, never tried ones first, then the longest untried.
 
-        They are streamed: the store sorts, on its disk when it must, and one batch is in memory. The statuses
-        are named, never negated, because only so the status index finds the few tokens; those of `addresses`
-        are found by their index before that, however many others wait.
+        They are streamed: the store sorts, on its disk when it must, and one batch is in memory. Tokens that
+        `addresses` names are found by these, however many others wait.
         """
-        wanted: Filter = {"$in": sorted(FetchStatus(status).value for status in statuses)}
         named: list[Document] = []
         if addresses is not None:
             named.append({"$match": {"address": {"$in": sorted(set(addresses))}}})
-        pipeline: list[Document] = [
-            *named,
-            {"$match": {"social_urls.status": wanted}},
-            {"$unwind": "$social_urls"},
-            {"$match": {"social_urls.status": wanted}},
-            {
-                "$project": {
-                    "_id": 0,
-                    "address": 1,
-                    "symbol": 1,
-                    "first_transfer_at": 1,
-                    "url": "$social_urls.url",
-                    "status": "$social_urls.status",
-                    "attempts": "$social_urls.attempts",
-                    "reason": "$social_urls.reason",
-                    "attempted_at": "$social_urls.attempted_at",
-                }
-            },
-            {"$sort": {"attempted_at": 1, "attempts": 1, "address": 1, "url": 1}},
-        ]
+        pipeline = [*named, *rows_in(statuses), {"$sort": IN_TURN}]
         with (
             translated(COLLECTION),
             self._collection.aggregate(pipeline, allowDiskUse=True, batchSize=URLS_PER_BATCH) as cursor,
         ):
             for document in cursor:
-                yield _retryable(document)
+                yield url_of(document)
 
     def count_urls_by_status(self) -> dict[FetchStatus, int]:
         """How many URLs are in each status; every status is there. Reads the whole collection."""
@@ -289,16 +269,3 @@ class TokenRepository:
 
 def _claim(url: str, attempts: int, at: datetime) -> Document:
     return {"url": url, "attempts": attempts, "attempted_at": stored_time(at, "claimed_at")}
-
-
-def _retryable(document: Document) -> RetryableURL:
-    return RetryableURL(
-        address=document["address"],
-        symbol=document.get("symbol"),
-        first_transfer_at=document.get("first_transfer_at"),
-        url=document["url"],
-        status=FetchStatus(document["status"]),
-        attempts=document.get("attempts", 0),
-        attempted_at=document.get("attempted_at"),
-        reason=document.get("reason"),
-    )

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from workers.base58 import ALPHABET
 from workers.clock import Clock
 from workers.mongo import Document
 
@@ -22,14 +23,12 @@ NARROW_MAX = 4
 # However slow a store is, a walk ends.
 STRETCHES_MAX = 5000
 
-# The alphabet of Solana's addresses, in the order in which they are sorted.
-BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-# Addresses are told apart by so many of their first characters.
+# Addresses are told apart by so many of their first letters, which are sorted as their alphabet is.
 _DIGITS = 4
-_CELLS = len(BASE58) ** _DIGITS
+_CELLS = len(ALPHABET) ** _DIGITS
 # One address of 256 begins with the first letter; what is learnt among these says nothing about the others.
-_SPARSE = len(BASE58) ** (_DIGITS - 1)
-_FIRST_WIDTH = len(BASE58) ** 2
+_SPARSE = len(ALPHABET) ** (_DIGITS - 1)
+_FIRST_WIDTH = len(ALPHABET) ** 2
 _NARROWEST = _CELLS // STRETCHES_MAX
 
 
@@ -41,8 +40,8 @@ def stretches(clock: Clock, start: str = "") -> Iterator[Document]:
     """
     lower, cell, width = start, _cell_of(start), _FIRST_WIDTH
     if cell < _SPARSE:
-        yield {"address": {"$gte": lower, "$lt": BASE58[1]}}
-        lower, cell = BASE58[1], _SPARSE
+        yield {"address": {"$gte": lower, "$lt": ALPHABET[1]}}
+        lower, cell = ALPHABET[1], _SPARSE
     quickest_s = math.inf
     while (cell := cell + width) < _CELLS:
         upper = _first_of(cell)
@@ -64,8 +63,8 @@ def _cell_of(text: str) -> int:
     """A cell near the text: the one that it is in, if it is an address."""
     cell = 0
     for position in range(_DIGITS):
-        digit = bisect_right(BASE58, text[position]) - 1 if position < len(text) else 0
-        cell = cell * len(BASE58) + max(digit, 0)
+        digit = bisect_right(ALPHABET, text[position]) - 1 if position < len(text) else 0
+        cell = cell * len(ALPHABET) + max(digit, 0)
     return cell
 
 
@@ -73,6 +72,6 @@ def _first_of(cell: int) -> str:
     """The first text of a cell."""
     digits = []
     for _ in range(_DIGITS):
-        cell, digit = divmod(cell, len(BASE58))
-        digits.append(BASE58[digit])
+        cell, digit = divmod(cell, len(ALPHABET))
+        digits.append(ALPHABET[digit])
     return "".join(reversed(digits))

@@ -25,23 +25,12 @@ from workers.mongo import Document, MongoDatabase
 from workers.social_graph.token.model import RetryableURL, Token
 from workers.social_graph.token.repository import COLLECTION
 from workers.social_graph.token.stretches import stretches
+from workers.social_graph.token.url_rows import IN_TURN, rows_in, url_of
 from workers.social_graph.vocabulary import FetchStatus
 from workers.store_errors import translated
 
 # How far back the newest tokens are looked for, one stretch after the other; behind the last one everywhere.
 STRETCHES = tuple(timedelta(minutes=8**power) for power in range(8))
-
-_FIELDS = {
-    "_id": 0,
-    "address": 1,
-    "symbol": 1,
-    "first_transfer_at": 1,
-    "url": "$social_urls.url",
-    "status": "$social_urls.status",
-    "attempts": "$social_urls.attempts",
-    "reason": "$social_urls.reason",
-    "attempted_at": "$social_urls.attempted_at",
-}
 
 
 class URLGroup(NamedTuple):
@@ -171,34 +160,26 @@ class URLSurvey:
 
     def list_waiting(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
         """A page of URLs in a status that a retry takes up, in the order in which it does."""
-        pipeline = _elements_in([wanted.status])
-        pipeline.append({"$match": wanted.to_condition()})
+        pipeline = _rows_of(wanted)
         if after is not None:
             pipeline.append({"$match": _later_than(after)})
-        pipeline += [
-            {"$sort": {"attempted_at": 1, "attempts": 1, "address": 1, "url": 1}},
-            {"$limit": limit + 1},
-        ]
-        found = heapq.nsmallest(limit + 1, map(_row, self._rows(pipeline)), key=_in_turn)
+        pipeline += [{"$sort": IN_TURN}, {"$limit": limit + 1}]
+        found = heapq.nsmallest(limit + 1, map(url_of, self._rows(pipeline)), key=_in_turn)
         page = found[:limit]
         return URLPage(rows=tuple(page), next_from=URLPlace.of(page[-1]) if len(found) > limit else None)
 
     def iterate_waiting(self, statuses: Iterable[FetchStatus]) -> Iterator[RetryableURL]:
         """All URLs in one of `statuses`, in no useful order."""
-        return map(_row, self._rows(_elements_in(statuses)))
+        return map(url_of, self._rows(rows_in(statuses)))
 
     def list_by_token(self, wanted: URLFilter, *, limit: int, after: URLPlace | None = None) -> URLPage:
         """A page of URLs in any status, by the address of their token.
 
         No token behind the page is looked at; where few URLs are wanted the page ends late.
         """
-        pipeline = [
-            *_elements_in([wanted.status]),
-            {"$match": wanted.to_condition()},
-            {"$sort": {"address": 1, "url": 1}},
-        ]
+        pipeline = [*_rows_of(wanted), {"$sort": {"address": 1, "url": 1}}]
         rows: list[RetryableURL] = []
-        for row in map(_row, self._rows(pipeline, "" if after is None else after.address)):
+        for row in map(url_of, self._rows(pipeline, "" if after is None else after.address)):
             if after is not None and (row.address, row.url) <= (after.address, after.url):
                 continue
             if len(rows) == limit:
@@ -242,10 +223,9 @@ class URLSurvey:
             yield from rows
 
 
-def _elements_in(statuses: Iterable[FetchStatus]) -> list[Document]:
-    """Stages that leave each URL in one of these statuses as a document of its own."""
-    condition = {"social_urls.status": {"$in": sorted(status.value for status in statuses)}}
-    return [{"$match": condition}, {"$unwind": "$social_urls"}, {"$match": condition}, {"$project": _FIELDS}]
+def _rows_of(wanted: URLFilter) -> list[Document]:
+    """Stages that leave each URL that the filter admits as a document of its own."""
+    return [*rows_in([wanted.status]), {"$match": wanted.to_condition()}]
 
 
 def _group_of(key: Document, hosts: Sequence[str]) -> URLGroup:
@@ -276,16 +256,3 @@ def _later_than(place: URLPlace) -> Document:
         beyond = {"$ne": None} if value is None else {"$gt": value}
         branches.append({**dict(values[:position]), name: beyond})
     return {"$or": branches}
-
-
-def _row(document: Document) -> RetryableURL:
-    return RetryableURL(
-        address=document["address"],
-        symbol=document.get("symbol"),
-        first_transfer_at=document.get("first_transfer_at"),
-        url=document["url"],
-        status=FetchStatus(document["status"]),
-        attempts=document.get("attempts", 0),
-        attempted_at=document.get("attempted_at"),
-        reason=document.get("reason"),
-    )
