@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from devstack.stack import Stack
 from tests.conftest import make_settings
 from tests.integration.funding_place import Channel, FundingPlace, emptied_engine, open_channel
 from tests.operator import ENDED
+from tests.pausing import paused
 from tests.waiting import wait_until
 from workers.celery_app import create_celery
 from workers.clock import Clock
@@ -391,17 +390,11 @@ def test_readiness_tells_of_the_database(office: Office) -> None:
 def test_a_database_that_hangs_is_said_in_time_and_a_job_without_ids_is_still_taken(office: Office) -> None:
     postmaster = office.stack.postgres.pid
     children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    stopped = [postmaster, *map(int, children)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    try:
+    with paused(postmaster, *map(int, children)):
         taken = office.post({"dryRun": True})
         assert (taken.status_code, taken.elapsed.total_seconds() < 2) == (202, True)
         answer = office.get(BLOCKED)
         assert (answer.status_code, answer.json()["code"]) == (503, "STORE_UNAVAILABLE")
         assert answer.elapsed.total_seconds() < 8
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
     assert office.ended(taken.json()["id"])["state"] in ("succeeded", "failed")
     assert office.get(BLOCKED).status_code == 200

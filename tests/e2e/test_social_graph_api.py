@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from devstack.mongo import MongoServer
 from devstack.sandbox.tokens import address_of
 from tests.conftest import make_settings
 from tests.operator import Operator, sites
+from tests.pausing import paused
 from tests.waiting import wait_until
 from workers.clock import Clock
 from workers.mongo import MongoDatabase
@@ -46,8 +45,8 @@ SOME_ID = "65a1b2c3d4e5f60718293a4b"
 @contextmanager
 def client_of(settings: Settings) -> Iterator[FlaskClient]:
     access = open_job_access(settings)
-    yield create_app(access).test_client()
-    access.close()
+    with closing(access):
+        yield create_app(access).test_client()
 
 
 @pytest.fixture
@@ -359,11 +358,8 @@ def test_a_store_that_hangs_is_said_at_once_and_asked_again_when_it_is_back(tmp_
     with MongoServer(tmp_path / "data") as server, client_of(make_settings(mongo_url=server.url)) as client:
         path = f"{ROOT}/tokens/{ADDRESS}"
         problem_of(client.get(path, headers=KEY), 404)
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
+        with paused(server.pid):
             assert_unavailable_at_once(client)
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
         problem_of(client.get(path, headers=KEY), 404)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,8 +63,6 @@ class Crew:
     def dismiss(self) -> None:
         """End all of them at once."""
         for worker in self.workers:
-            if worker.running:
-                os.kill(worker.pid, signal.SIGCONT)
             worker.kill()
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import threading
 from functools import partial
 
@@ -13,6 +11,7 @@ import pytest
 from tests.faults.convergence import assert_converged, is_anything_running, run_until_nothing_changes
 from tests.faults.crew import Crew
 from tests.operator import Operator, sites
+from tests.pausing import paused
 from tests.waiting import wait_until
 
 REPO = "https://github.com/chaos-owner/anchor"
@@ -38,10 +37,9 @@ def test_workers_that_are_killed_and_paused_at_random_reach_the_end_state_of_qui
             workers[victim].kill()
             workers[victim] = crew.hire(threads=4, JOB_TARGET_BUDGET_S="5")
         else:
-            os.kill(workers[victim].pid, signal.SIGSTOP)
-            # Longer than its leases live.
-            threading.Event().wait(2.5)
-            os.kill(workers[victim].pid, signal.SIGCONT)
+            with paused(workers[victim].pid):
+                # Longer than its leases live.
+                threading.Event().wait(2.5)
     operator.sandbox.clear_faults()
     run_until_nothing_changes(operator)
     assert_converged(operator, tokens, deaths=KILLS * 4)

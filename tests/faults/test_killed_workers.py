@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 from tests.faults.crew import Crew, assert_recorded_once, by_addresses, leases_of, outcomes
 from tests.operator import Operator, sites
+from tests.pausing import paused
 from tests.waiting import wait_until
 
 REPO = "https://github.com/fault-owner/anchor"
@@ -62,19 +61,18 @@ def test_a_paused_worker_loses_its_token_and_writes_nothing_when_it_wakes_up(
     tokens = operator.set_tokens(sites(1))
     operator.sandbox.set_faults({"route": by_addresses(tokens[0]), "latency_ms": 1500, "times": 1})
     crew.hire("jobs")
-    paused = crew.hire("records")
+    sleeper = crew.hire("records")
     job_id = operator.start("reconcile")
     wait_until(lambda: operator.calls().by_address, "the token is in work")
-    os.kill(paused.pid, signal.SIGSTOP)
-    meta = operator.ended(job_id, timeout_s=20)["result"]["meta"]
-    assert (meta["lost"], meta["recorded"], meta["remaining"]) == (1, 0, 1)
+    with paused(sleeper.pid):
+        meta = operator.ended(job_id, timeout_s=20)["result"]["meta"]
+        assert (meta["lost"], meta["recorded"], meta["remaining"]) == (1, 0, 1)
 
-    crew.hire("records")
-    assert operator.meta("reconcile")["recorded"] == 1
-    before = operator.documents(tokens)
-    links = list(operator.database.token_links.find({"token_address": tokens[0]["tokenAddress"]}))
-    os.kill(paused.pid, signal.SIGCONT)
-    wait_until(lambda: paused.logged("a token was not recorded"), "the late result is refused")
+        crew.hire("records")
+        assert operator.meta("reconcile")["recorded"] == 1
+        before = operator.documents(tokens)
+        links = list(operator.database.token_links.find({"token_address": tokens[0]["tokenAddress"]}))
+    wait_until(lambda: sleeper.logged("a token was not recorded"), "the late result is refused")
     assert operator.documents(tokens) == before
     assert list(operator.database.token_links.find({"token_address": tokens[0]["tokenAddress"]})) == links
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
 
@@ -11,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from devstack.postgres import PostgresServer
+from tests.pausing import paused
 from tests.waiting import wait_until
 from workers.errors import RetryableError
 from workers.funding.database import open_database, translated
@@ -66,13 +65,9 @@ def test_a_server_that_hangs_is_given_up_in_time(postgres: PostgresServer, engin
     """Its own limits cannot end the statement: the process that would do so is stopped."""
     with engine.connect() as connection:
         pid = connection.scalar(text("SELECT pg_backend_pid()"))
-        os.kill(pid, signal.SIGSTOP)
         started = time.monotonic()
-        try:
-            with pytest.raises(RetryableError), translated():
-                connection.execute(text("SELECT 1"))
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        with paused(pid), pytest.raises(RetryableError), translated():
+            connection.execute(text("SELECT 1"))
         assert time.monotonic() - started < 10
         connection.invalidate()
     assert ask(engine, "SELECT 1") == 1
