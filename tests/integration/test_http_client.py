@@ -207,7 +207,7 @@ def test_a_server_that_says_nothing_is_left_after_the_read_time_limit(site: Site
     site.pages["/hang"] = stream(b"", lambda site: iter([b""] if site.closing.wait(20) else []))
     started = time.monotonic()
     assert failure(client_for(site, http_read_timeout_ms=200), f"{site.url}/hang").reason == "timeout"
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_server_that_drips_is_left_after_the_total_time_limit(site: Site, begi
     site.pages["/drip"] = drip(begin)
     started = time.monotonic()
     assert failure(client_for(site, http_total_timeout_ms=400), f"{site.url}/drip").reason == "timeout"
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5
 
 
 def test_a_dripping_chunked_body_is_left_as_well(site: Site) -> None:
@@ -231,14 +231,14 @@ def test_the_remaining_budget_bounds_a_call(site: Site) -> None:
     site.pages["/drip"] = drip(head(200))
     started = time.monotonic()
     assert failure(client_for(site), f"{site.url}/drip", budget_s=0.3).reason == "timeout"
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5
 
 
 def test_a_request_may_bring_its_own_time_limit(site: Site) -> None:
     site.pages["/drip"] = drip(head(200))
     started = time.monotonic()
     assert failure(client_for(site), f"{site.url}/drip", timeout_s=0.3).reason == "timeout"
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 5
 
 
 def test_a_call_may_bring_a_longer_pause_than_the_client_allows(site: Site) -> None:

