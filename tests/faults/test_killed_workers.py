@@ -23,6 +23,8 @@ def test_a_job_whose_worker_was_killed_is_lost_and_the_next_one_does_the_rest(
     job_id = operator.start("reconcile")
     wait_until(lambda: len(operator.calls().by_address) == 3, "two tokens hang")
     wait_until(lambda: operator.documents(tokens), "the first one is recorded")
+    # Given back a moment later; with a worker that is killed before that it would stay for half a minute.
+    wait_until(lambda: not any("social-url" in name for name in leases_of(operator)), "its link is free")
     assert operator.job(job_id)["state"] == "running"
     worker.kill()
     killed_at = time.monotonic()

@@ -316,6 +316,6 @@ def test_a_flood_of_live_tokens_keeps_no_job_waiting(
     wait_until(lambda: broker.llen(MEMBERS_KEY) == before + len(wanted), "the job's members wait as well")
     crew.hire("records", threads=2)
     job = operator.ended(job_id)
-    assert job["result"]["meta"]["recorded"] == len(wanted), job
+    assert job["result"]["meta"]["recorded"] == len(wanted), job["result"]
     still_missing = len(live) - len(operator.documents(live))
     assert (still_missing > len(live) / 2) is job_comes_first
