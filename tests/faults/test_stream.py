@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from devstack.valkey import ValkeyServer
 from tests.faults.crew import Crew, assert_recorded_once, by_addresses, leases_of
 from tests.faults.streaming import Moment, consume_and_die
 from tests.integration.stream_place import QUEUE, flow, publish
-from tests.operator import Operator, sites
+from tests.operator import DAY, Operator, new_token, sites
 from tests.pausing import paused
 from tests.waiting import wait_until
 from workers.social_recording.live import PRIORITY
@@ -300,22 +301,23 @@ def test_a_flood_of_live_tokens_keeps_no_job_waiting(
     operator: Operator, crew: Crew, broker: Redis, job_comes_first: bool
 ) -> None:
     """The second case is the twin: at the priority of a job's members the job comes last."""
-    tokens = operator.set_tokens(sites(24))
-    live, wanted = tokens[:20], tokens[20:]
+    live = operator.set_tokens(sites(20))
+    next_day = DAY + timedelta(days=1)
+    wanted = [new_token(links, at=next_day) for links in sites(4)]
     crew.listen()
     publish(operator.stack.environ["BROKER_URL"], *(flow_of(token) for token in live))
     wait_until(lambda: len(asked_for(broker)) == len(live), "all are asked for")
     if not job_comes_first:
         while task := broker.rpop(TASKS_KEY):
             broker.lpush(MEMBERS_KEY, task)
-    operator.sandbox.set_tokens(wanted + live)
+    operator.sandbox.set_tokens(live + wanted)
     operator.sandbox.set_faults({"route": "plain-site", "latency_ms": 100})
     crew.hire("jobs")
-    job_id = operator.start("reconcile", {"limit": len(wanted)})
+    ranged = {"startDate": next_day.isoformat(), "endDate": (next_day + timedelta(days=1)).isoformat()}
+    job_id = operator.start("reconcile", ranged)
     before = 0 if job_comes_first else len(live)
     wait_until(lambda: broker.llen(MEMBERS_KEY) == before + len(wanted), "the job's members wait as well")
     crew.hire("records", threads=2)
-    job = operator.ended(job_id)
-    assert job["result"]["meta"]["recorded"] == len(wanted), job["result"]
+    assert operator.ended(job_id)["result"]["meta"]["recorded"] == len(wanted)
     still_missing = len(live) - len(operator.documents(live))
     assert (still_missing > len(live) / 2) is job_comes_first
