@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_settings import PydanticBaseSettingsSource
 from redis import Redis
 
 from devstack.mongo import MongoServer
@@ -61,9 +62,19 @@ class FakeClock(Clock):
         self.elapsed_s += seconds
 
 
+class PlainSettings(Settings):
+    """Settings that are as they were written down, whatever the environment of the tests holds."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, *_: Any, init_settings: PydanticBaseSettingsSource, **__: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
 def make_settings(**changes: Any) -> Settings:
     """Settings of a test, with what the test changes."""
-    return Settings(**{**PLAIN_SETTINGS, **changes})
+    return PlainSettings(**{**PLAIN_SETTINGS, **changes})
 
 
 @pytest.fixture
