@@ -73,6 +73,11 @@ def leases_of(operator: Operator) -> list[str]:
     return sorted(name for name in names if not name.startswith("process:"))
 
 
+def assert_given_back(operator: Operator) -> None:
+    """No lease is left a moment after what needed it; one that had to run out would stay for longer."""
+    wait_until(lambda: leases_of(operator) == [], "no lease is left", timeout_s=1)
+
+
 def assert_recorded_once(operator: Operator, tokens: Sequence[Token]) -> None:
     """Each token has one document, each object one row, and each link of a token stands once."""
     addresses = [token["tokenAddress"] for token in tokens]

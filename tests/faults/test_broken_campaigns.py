@@ -11,7 +11,7 @@ import pytest
 from devstack.sandbox.solana_history import history_of
 from devstack.sandbox.solana_names import reserved_address
 from tests.e2e.test_backfill import newest, started
-from tests.faults.crew import Crew, leases_of
+from tests.faults.crew import Crew, assert_given_back, leases_of
 from tests.operator import Operator
 from tests.waiting import wait_until
 
@@ -49,7 +49,7 @@ def assert_converges(operator: Operator, seed: str) -> None:
     assert len(history_of(reserved_address("big", seed=seed)).places) > COUNT
     rows = operator.database.raw_transactions.find({"signature": {"$in": wanted}}, {"signature": 1})
     assert Counter(row["signature"] for row in rows) == Counter(wanted)
-    assert leases_of(operator) == []
+    assert_given_back(operator)
 
 
 def test_a_campaign_whose_worker_was_killed_is_lost_and_the_next_one_fetches_the_rest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.faults.crew import Crew, assert_recorded_once, by_addresses, leases_of, outcomes
+from tests.faults.crew import Crew, assert_given_back, assert_recorded_once, by_addresses, leases_of, outcomes
 from tests.operator import Operator, sites
 from tests.pausing import paused
 from tests.waiting import wait_until
@@ -38,7 +38,7 @@ def test_a_job_whose_worker_was_killed_is_lost_and_the_next_one_does_the_rest(
     meta = operator.meta("reconcile")
     assert (meta["alreadySeen"], meta["targeted"], meta["recorded"], meta["remaining"]) == (1, 2, 2, 0)
     assert operator.job(job_id)["state"] == "lost"
-    assert leases_of(operator) == []
+    assert_given_back(operator)
     assert_recorded_once(operator, tokens)
 
 
@@ -52,7 +52,7 @@ def test_a_call_that_hangs_ends_with_the_budget_of_its_token(operator: Operator,
     row = next(row for row in job["result"]["data"] if row["address"] == tokens[1]["tokenAddress"])
     assert (row["outcome"], row["reason"]) == ("failed", "timeout")
     assert job["result"]["meta"]["recorded"] == 2
-    assert leases_of(operator) == []
+    assert_given_back(operator)
     operator.sandbox.clear_faults()
     assert operator.meta("reconcile")["recorded"] == 1
 

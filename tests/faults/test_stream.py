@@ -17,7 +17,7 @@ from redis import Redis
 from devstack.processes import ManagedProcess
 from devstack.sandbox.tokens import Token, address_of
 from devstack.valkey import ValkeyServer
-from tests.faults.crew import Crew, assert_recorded_once, by_addresses, leases_of
+from tests.faults.crew import Crew, assert_given_back, assert_recorded_once, by_addresses
 from tests.faults.streaming import Moment, consume_and_die
 from tests.integration.stream_place import QUEUE, flow, publish
 from tests.operator import DAY, Operator, new_token, sites
@@ -103,7 +103,7 @@ def test_a_message_of_a_killed_consumer_comes_again_and_its_token_is_recorded_on
     )
     assert_recorded_once(operator, tokens)
     assert operator.calls().by_address == {tokens[0]["tokenAddress"]: 1}
-    wait_until(lambda: leases_of(operator) == [], "no lease is left", timeout_s=1)
+    assert_given_back(operator)
 
 
 def test_a_message_that_is_acknowledged_first_dies_with_its_consumer(
@@ -293,7 +293,7 @@ def test_a_live_token_that_hangs_ends_with_its_budget_and_leaves_the_thread_to_o
     wait_until(lambda: operator.documents(tokens), "the other one is recorded")
     assert list(operator.documents(tokens)) == [tokens[1]["tokenAddress"]]
     # Given back a moment after the document is there, long before it would run out.
-    wait_until(lambda: leases_of(operator) == [], "no lease is left", timeout_s=1)
+    assert_given_back(operator)
 
 
 @pytest.mark.parametrize("job_comes_first", [True, False])
