@@ -136,7 +136,7 @@ class Desk:
         settings = make_settings(**{name.lower(): value for name, value in self.outside.items()})
         http = OutboundClient(settings, clock)
         limits = RecordingLimits(
-            budget_s=20, token_lease_ttl_ms=2000, url_lease_wait_s=0, max_attempts=5, is_paid_enabled=False
+            budget_s=20, token_lease_ttl_ms=60_000, url_lease_wait_s=0, max_attempts=5, is_paid_enabled=False
         )
         collector = URLCollector(
             leases=leases,

@@ -78,8 +78,8 @@ def make_runner(store: JobStore, leases: LeaseStore, clock: Clock | None = None)
         store,
         leases,
         clock or Clock(),
-        heartbeat_ttl_ms=600,
-        lease_ttls_ms={KIND.name: 600},
+        heartbeat_ttl_ms=1500,
+        lease_ttls_ms={KIND.name: 1500},
         shutdown=threading.Event(),
     )
 
@@ -110,7 +110,7 @@ def test_a_heartbeat_and_the_lease_are_held_while_the_job_runs_and_no_longer(fra
         assert job.lease.owner.startswith("job-1:")
         assert frame.record().is_alive
         # Longer than their time to live: they are renewed.
-        threading.Event().wait(1.0)
+        threading.Event().wait(2.0)
         assert frame.held() == [alive_lease("job-1"), "test-lease"]
         assert job.stop_reason() is None
         return DONE
