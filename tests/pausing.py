@@ -26,7 +26,7 @@ def paused(*pids: int) -> Iterator[None]:
 def _pause(pid: int) -> None:
     """Stop the process and wait until all its threads stand still: the signal alone is only a request."""
     os.kill(pid, signal.SIGSTOP)
-    wait_until(lambda: _states(pid) <= {"T"}, f"process {pid} stands still")
+    wait_until(lambda: _states(pid) == {"T"}, f"process {pid} stands still")
 
 
 def _states(pid: int) -> set[str]:

@@ -23,5 +23,5 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout_s: float = 10.0
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout_s} s: {what}")
-        time.sleep(pause_s)
+        time.sleep(pause_s)  # between two looks: the condition and the deadline say when it ends
         pause_s = min(pause_s * PAUSE_GROWTH, PAUSE_MAX_S)

@@ -230,7 +230,7 @@ def test_the_answer_comes_at_once_while_the_tracker_hangs(operator: Operator) ->
     wait_until(lambda: operator.calls().total, "the tracker hangs")
     started = time.monotonic()
     second = operator.start("reconcile")
-    assert time.monotonic() - started < 2, "long before the tracker is given up"
+    assert time.monotonic() - started < 1, "sooner than even one try at the tracker is given up"
     assert operator.ended(second)["result"]["meta"] == {"skipped": "already running"}
     assert operator.ended(first)["error"]["code"] == "UPSTREAM_FAILED"
 
